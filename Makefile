@@ -1,0 +1,111 @@
+# Every target is one step or a list of steps; what is longer than a line stands in contrib/*.sh. `make` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+BIN    := bin
+BUNDLE := $(BIN)/bundle
+MESOS  := $(BIN)/mesos
+STEP   := contrib/step.sh
+
+# A clone that belongs to another user, as in CI, has no version control as far as go is concerned; the build stamps the
+# version itself.
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+# Where tests, benches and the demo find what was built.
+export MESOPOD_BUNDLE := $(CURDIR)/$(BUNDLE)
+export MESOPOD_MESOS  := $(CURDIR)/$(MESOS)
+
+RUNTIME := $(addprefix $(BUNDLE)/,containerd containerd-shim-runc-v2 ctr runc \
+	cni/bridge cni/host-local cni/loopback cni/portmap)
+IMAGES  := $(addprefix $(BUNDLE)/images/,pause.tar busybox.tar web.tar)
+
+RUNTIME_SOURCES := $(addprefix contrib/runtime/,build.sh go.mod go.sum)
+IMAGE_SOURCES   := $(filter-out %_test.go,$(wildcard contrib/images/* contrib/images/*/* cmd/mesopod-image/*.go))
+IMAGE_SOURCES   := $(filter-out contrib/images/pause contrib/images/web,$(IMAGE_SOURCES))
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## install missing Debian packages (root, or sudo)
+	@$(STEP) deps contrib/deps.sh
+
+.PHONY: mesos
+mesos: ## install a real Mesos 1.11.0 for tests and the demo into bin/mesos
+	@$(STEP) mesos contrib/mesos/install.sh $(MESOS)
+
+.PHONY: runtime
+runtime: $(RUNTIME) ## build containerd, runc and the CNI plugins into bin/bundle
+
+$(RUNTIME) &: $(RUNTIME_SOURCES)
+	@$(STEP) runtime contrib/runtime/build.sh $(BUNDLE)
+
+.PHONY: images
+images: $(IMAGES) ## build mesopod's own container images into bin/bundle/images
+
+$(IMAGES) &: $(IMAGE_SOURCES)
+	@$(STEP) images contrib/images/build.sh $(BUNDLE)/images
+
+.PHONY: build
+build: ## build mesopod and mesopod-keeper into bin/bundle
+	@$(STEP) build contrib/build.sh $(BUNDLE)
+
+.PHONY: test
+test: ## all that CI runs: everything below, from the Debian packages on
+	@contrib/test.sh deps mesos runtime images build lint test-fast test-node test-e2e
+
+.PHONY: test-fast
+test-fast: ## unit tests with -race of all packages without k8s.io/kubernetes
+	@packages=$$(contrib/packages.sh light); \
+	$(STEP) test-fast env CGO_ENABLED=1 go test -race -shuffle=on -count=1 -timeout 15m $$packages
+
+.PHONY: test-node
+test-node: ## unit tests of the packages that embed Kubernetes
+	@packages=$$(contrib/packages.sh heavy); \
+	$(STEP) test-node env CGO_ENABLED=0 go test -shuffle=on -count=1 -timeout 20m $$packages
+
+.PHONY: test-e2e
+test-e2e: ## end-to-end tests on real Mesos, kubelet and containerd (root; after mesos, runtime, images, build)
+	@[ "$$(id -u)" = 0 ] || { echo "test-e2e: run as root: it makes network namespaces, mounts and cgroups" >&2; exit 1; }
+	@$(STEP) test-e2e env CGO_ENABLED=0 go test -count=1 -v -timeout 25m ./test/e2e/...
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@$(STEP) lint contrib/lint.sh $(BIN)/tools
+
+.PHONY: verify
+verify: ## check that go.mod, go.sum and generated files are up to date
+	@$(STEP) verify contrib/verify.sh
+
+.PHONY: check
+check: ## lint, the tests without privileges, verify
+	@contrib/test.sh lint test-fast test-node verify
+
+.PHONY: demo
+demo: ## build all and run the demo on this machine (root)
+	@contrib/test.sh deps mesos runtime images build
+	@contrib/demo.sh
+
+.PHONY: bench-start
+bench-start: ## measure local mode: start to ready, first pod, 30 warm pods, memory (root; after mesos, runtime, images, build)
+	@CGO_ENABLED=0 go run ./test/bench/start -bundle-dir $(BUNDLE)
+
+.PHONY: stats
+stats: ## count lines of code and tests by folder
+	@contrib/stats.sh
+
+.PHONY: hooks
+hooks: ## use contrib/hooks in this clone
+	@git config core.hooksPath contrib/hooks
+
+.PHONY: clean
+clean: ## remove what was built
+	@rm -rf --one-file-system $(BIN)
+
+.PHONY: distclean
+distclean: clean ## remove also what was downloaded for Mesos
+	@rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/mesopod"

@@ -1,0 +1,96 @@
+// Command web is the server of mesopod's demo and tests: a pod that answers, tells who it is, can be seen healthy, and
+// ends on demand with any exit code. It lives in the image mesopod.local/web:1.
+//
+//	GET /             a greeting with the host name (the pod's name)
+//	GET /healthz      200 while it serves
+//	GET /exit?code=N  ends the process with exit code N, 0 to 255
+//
+// SIGTERM and SIGINT let requests under way finish, then end it with code 0.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// shutdownGrace is how long requests under way may take after SIGTERM; less than a pod's usual 30 s.
+const shutdownGrace = 10 * time.Second
+
+func main() {
+	listen := flag.String("listen", ":8080", "the address to serve on")
+	greeting := flag.String("greeting", "hello from", "what / says before the host name")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	code, err := run(ctx, *listen, *greeting, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "web:", err)
+	}
+	os.Exit(code)
+}
+
+// run serves until ctx ends or /exit is asked for; the exit code is the one asked for, 1 with an error.
+func run(ctx context.Context, listen, greeting string, out *os.File) (int, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return 1, fmt.Errorf("read host name: %w", err)
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return 1, err
+	}
+	exit := make(chan int, 1)
+	server := &http.Server{Handler: newHandler(host, greeting, exit), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	fmt.Fprintf(out, "serving on %s\n", listener.Addr())
+
+	code := 0
+	select {
+	case err := <-served:
+		return 1, err
+	case code = <-exit:
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	err = server.Shutdown(grace)
+	if served := <-served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	fmt.Fprintf(out, "ending with code %d\n", code)
+	return code, err
+}
+
+// newHandler serves the three pages; the code that /exit asks for goes into exit, the first one only.
+func newHandler(host, greeting string, exit chan<- int) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "%s %s\n", greeting, host)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /exit", func(w http.ResponseWriter, r *http.Request) {
+		code, err := strconv.ParseUint(r.FormValue("code"), 10, 8)
+		if err != nil {
+			http.Error(w, "code: want a number from 0 to 255", http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintf(w, "ending with code %d\n", code)
+		select {
+		case exit <- int(code):
+		default: // an earlier request asked already
+		}
+	})
+	return mux
+}
