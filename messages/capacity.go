@@ -17,9 +17,11 @@ type Resources struct {
 	DiskMB float64
 }
 
-// Sub subtracts amount by amount; the result may be negative.
+// Sub subtracts amount by amount; the result may be negative. It is rounded to three decimals, or 4.1 - 0.1 cpus
+// would be a little less than 4.
 func (r Resources) Sub(o Resources) Resources {
-	return Resources{CPUs: r.CPUs - o.CPUs, MemMB: r.MemMB - o.MemMB, DiskMB: r.DiskMB - o.DiskMB}
+	sub := func(a, b float64) float64 { return math.Round((a-b)*1000) / 1000 }
+	return Resources{CPUs: sub(r.CPUs, o.CPUs), MemMB: sub(r.MemMB, o.MemMB), DiskMB: sub(r.DiskMB, o.DiskMB)}
 }
 
 // String is Mesos' own notation, "cpus:4;mem:1024;disk:0".

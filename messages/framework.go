@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
@@ -49,12 +50,12 @@ func EncodeFrameworkMessage(m FrameworkMessage) ([]byte, error) {
 // DecodeFrameworkMessage reads a message in today's form or in k8sm's. The error is errdefs.ErrInvalid (EX-85, EX-88).
 func DecodeFrameworkMessage(data []byte) (FrameworkMessage, error) {
 	text := string(data)
-	m := FrameworkMessage{Version: FrameworkMessageVersion}
+	var m FrameworkMessage
 	switch id, lost := strings.CutPrefix(text, legacyTaskLost); {
 	case lost:
-		m.Kind, m.TaskID = TaskLost, id
+		m = FrameworkMessage{Version: FrameworkMessageVersion, Kind: TaskLost, TaskID: id}
 	case text == legacySuicide:
-		m.Kind = Suicide
+		m = FrameworkMessage{Version: FrameworkMessageVersion, Kind: Suicide}
 	default:
 		if err := json.Unmarshal(data, &m); err != nil {
 			return FrameworkMessage{}, fmt.Errorf("framework message: %w: %w", errdefs.ErrInvalid, err)
@@ -69,6 +70,9 @@ func DecodeFrameworkMessage(data []byte) (FrameworkMessage, error) {
 func (m FrameworkMessage) check() error {
 	if m.Version != FrameworkMessageVersion {
 		return fmt.Errorf("framework message has version %d, this build reads version %d: %w", m.Version, FrameworkMessageVersion, errdefs.ErrInvalid)
+	}
+	if !utf8.ValidString(m.TaskID) {
+		return fmt.Errorf("framework message %s: task id %q is not UTF-8: %w", m.Kind, m.TaskID, errdefs.ErrInvalid)
 	}
 	switch m.Kind {
 	case TaskLost:

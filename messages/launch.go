@@ -1,7 +1,6 @@
 package messages
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,8 +65,7 @@ func DecodeLaunch(data []byte) (Launch, error) {
 		return Launch{}, fmt.Errorf("task data is empty: %w", errdefs.ErrInvalid)
 	}
 	var l Launch
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&l); err != nil {
+	if err := json.Unmarshal(data, &l); err != nil {
 		return Launch{}, fmt.Errorf("task data: %w: %w: %w", ErrEncoding, errdefs.ErrInvalid, err)
 	}
 	if l.Version == 0 && l.Pod == nil {

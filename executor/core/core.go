@@ -1,0 +1,277 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mesopod/mesopod/executor/ledger"
+	"github.com/mesopod/mesopod/executor/suicide"
+)
+
+// Config is what the core is made of.
+type Config struct {
+	// Node is this agent's node name. Required.
+	Node string
+	// NewUUID makes the 16 random bytes of each update's uuid. Required.
+	NewUUID func() []byte
+	// LaunchGrace bounds a launch, from LAUNCH to Running (EX-54); 0 = no limit (EX-56).
+	LaunchGrace time.Duration
+	// SuicideTimeout is how long an idle executor lives (EX-91); 0 = for ever.
+	SuicideTimeout time.Duration
+	// KillMargin is what a pod gets beyond its grace period before it is ended by force; 0 = 30 s.
+	KillMargin time.Duration
+}
+
+// Core is the executor's machine. Make one with New.
+type Core struct {
+	cfg    Config
+	ledger *ledger.Ledger
+	watch  suicide.Watch
+
+	tasks map[string]*task
+	pods  map[types.UID]*pod
+	// deletions are the pods whose deletion was asked of the API server and not seen yet, by task id.
+	deletions map[string]*deletion
+	ended     graveyard
+	seq       int
+
+	connected, taskKilling bool
+	kubeletReady           bool
+	exit                   exit
+
+	// These two live for one Step.
+	out     []Effect
+	feedWhy []string
+}
+
+// New makes a core that knows no task. It panics when Node or NewUUID is missing: both are the program's own doing.
+func New(cfg Config) *Core {
+	if cfg.Node == "" || cfg.NewUUID == nil {
+		panic("executor core: Config needs Node and NewUUID")
+	}
+	if cfg.KillMargin == 0 {
+		cfg.KillMargin = 30 * time.Second
+	}
+	return &Core{
+		cfg:       cfg,
+		ledger:    ledger.New(),
+		watch:     suicide.New(cfg.SuicideTimeout),
+		tasks:     map[string]*task{},
+		pods:      map[types.UID]*pod{},
+		deletions: map[string]*deletion{},
+		ended:     graveyard{fates: map[string]fate{}},
+	}
+}
+
+// Step takes one event at the given time and returns what is to be done, in order. After Exit it returns nothing.
+func (c *Core) Step(now time.Time, ev Event) []Effect {
+	if c.exit.done {
+		return nil
+	}
+	c.out, c.feedWhy = nil, nil
+	c.take(now, ev)
+	c.expire(now)
+	c.watch.Hold(now, c.heldBy())
+	c.endIfDue(now)
+	c.flushFeed()
+	if c.exit.done {
+		c.do(Exit{Code: c.exit.code, Why: c.exit.why})
+	}
+	return c.out
+}
+
+func (c *Core) take(now time.Time, ev Event) {
+	switch ev := ev.(type) {
+	case Connected:
+		c.onConnected(ev)
+	case Disconnected:
+		c.connected = false
+	case Launch:
+		c.onLaunch(now, ev)
+	case Kill:
+		c.onKill(now, ev)
+	case Shutdown:
+		c.onShutdown(now, ev)
+	case Message:
+		c.onMessage(now, ev)
+	case Acknowledged:
+		c.onAcknowledged(ev)
+	case Bound:
+		c.onBound(now, ev)
+	case BindFailed:
+		c.onBindFailed(now, ev)
+	case PodChanged:
+		c.onPodChanged(now, ev)
+	case PodGone:
+		c.onPodGone(now, ev.UID)
+	case DeleteFailed:
+		c.onDeleteFailed(now, ev)
+	case KubeletReady:
+		c.onKubeletReady()
+	case KubeletPod:
+		c.onKubeletPod(now, ev.Pod)
+	case KubeletPods:
+		c.onKubeletPods(now, ev)
+	case KubeletEnded:
+		c.onKubeletEnded(now, ev)
+	case Tick:
+	default:
+		c.note("", fmt.Sprintf("event %T is not known, ignored", ev))
+	}
+}
+
+// NextDeadline is when a Tick is due; false when nothing waits for time.
+func (c *Core) NextDeadline() (time.Time, bool) {
+	if c.exit.done {
+		return time.Time{}, false
+	}
+	var next time.Time
+	consider := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	for _, t := range c.tasks {
+		consider(t.retryAt)
+		consider(t.launchBy)
+		consider(t.forceAt)
+	}
+	for _, d := range c.deletions {
+		consider(d.retryAt)
+	}
+	consider(c.exit.by)
+	if at, armed := c.watch.Deadline(); armed {
+		consider(at)
+	}
+	return next, !next.IsZero()
+}
+
+// expire lets the deadlines of tasks and deletions pass. It runs after the event, so that a launch or a status wins
+// over a deadline of the same moment (EX-99).
+func (c *Core) expire(now time.Time) {
+	due := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
+	for _, t := range c.sorted() {
+		switch {
+		case due(t.launchBy):
+			c.launchGraceOver(now, t)
+		case due(t.retryAt):
+			t.retryAt = time.Time{}
+			c.call(t, "API server was away, again")
+		case due(t.forceAt):
+			c.force(now, t)
+		}
+	}
+	for _, id := range sortedKeys(c.deletions) {
+		if d := c.deletions[id]; due(d.retryAt) {
+			d.retryAt = time.Time{}
+			c.do(d.effect(id, "deletion failed before, again"))
+		}
+	}
+}
+
+// heldBy is what keeps the executor alive in few words, empty for nothing.
+func (c *Core) heldBy() string {
+	live := 0
+	for _, t := range c.tasks {
+		if t.state != Done {
+			live++
+		}
+	}
+	if live > 0 {
+		return fmt.Sprintf("live tasks: %d", live)
+	}
+	if open := c.ledger.Open(""); open > 0 {
+		return fmt.Sprintf("unacknowledged updates: %d", open)
+	}
+	for _, d := range c.deletions {
+		if !d.retryAt.IsZero() {
+			return "a pod that is still to be deleted"
+		}
+	}
+	return ""
+}
+
+// Unacknowledged is what goes along with SUBSCRIBE: ids of tasks, and updates in order (EX-120). Both are copies.
+func (c *Core) Unacknowledged() (tasks []string, updates []ledger.Update) {
+	return c.ledger.Unacknowledged()
+}
+
+// View is a copy of the core's state for people and tests.
+type View struct {
+	Connected, KubeletReady, ShuttingDown, Ended bool
+	// Tasks in the order of their launch.
+	Tasks []TaskView
+	// FedPods is the number of pods that the kubelet is to know.
+	FedPods int
+	// HeldBy is what keeps the suicide watch from ending the executor, empty for nothing.
+	HeldBy string
+}
+
+// TaskView is one task.
+type TaskView struct {
+	TaskID, Namespace, Name string
+	UID                     types.UID
+	State                   State
+	// Unacknowledged counts updates that the agent has not acknowledged.
+	Unacknowledged int
+}
+
+// Snapshot is a copy of the present state.
+func (c *Core) Snapshot() View {
+	v := View{
+		Connected: c.connected, KubeletReady: c.kubeletReady,
+		ShuttingDown: c.exit.begun, Ended: c.exit.done,
+		FedPods: len(c.fedPods()), HeldBy: c.heldBy(),
+	}
+	for _, t := range c.sorted() {
+		v.Tasks = append(v.Tasks, TaskView{
+			TaskID: t.id, Namespace: t.namespace, Name: t.name, UID: t.uid,
+			State: t.state, Unacknowledged: c.ledger.Open(t.id),
+		})
+	}
+	return v
+}
+
+func (c *Core) do(e Effect)             { c.out = append(c.out, e) }
+func (c *Core) note(taskID, why string) { c.do(Note{TaskID: taskID, Why: why}) }
+func (c *Core) feed(why string) {
+	if !slices.Contains(c.feedWhy, why) {
+		c.feedWhy = append(c.feedWhy, why)
+	}
+}
+
+// sorted is all tasks in the order of their launch: effects must not depend on the order of a map.
+func (c *Core) sorted() []*task {
+	all := make([]*task, 0, len(c.tasks))
+	for _, t := range c.tasks {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *task) int { return cmp.Compare(a.seq, b.seq) })
+	return all
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// gracePeriod is the time that a pod asks for its end.
+func gracePeriod(p *corev1.Pod) time.Duration {
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
+		seconds = *s
+	}
+	if s := p.DeletionGracePeriodSeconds; s != nil && *s < seconds {
+		seconds = *s
+	}
+	return time.Duration(max(seconds, 0)) * time.Second
+}
