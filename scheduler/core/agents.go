@@ -1,0 +1,271 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/nodes"
+	"github.com/mesopod/mesopod/scheduler/procure"
+	"github.com/mesopod/mesopod/scheduler/tasks"
+)
+
+// agent is a Mesos agent that made an offer.
+type agent struct {
+	info    Agent
+	found   bool   // AgentFound came
+	node    string // name of its node, once it has one
+	stored  bool   // the node is stored
+	refused string // why the agent is not used
+	// gone: Mesos lost the agent while tasks of it may still run; its node is kept.
+	gone bool
+	// executor: offers or statuses show that our executor runs there. ended: it failed, and neither an offer nor a launch
+	// has told of another one yet; statuses that it sent before are no proof of life.
+	executor, ended bool
+	keeper          nodes.Keeper
+}
+
+func (c *Core) onOffers(ev Offers) {
+	if !c.connected {
+		c.note("", "offers of a lost connection are ignored")
+		return
+	}
+	for i := range ev.Offers {
+		c.onOffer(&ev.Offers[i])
+	}
+}
+
+func (c *Core) onOffer(offer *mesos.Offer) {
+	id := offer.AgentID.Value
+	if role := offer.GetAllocationInfo().GetRole(); role != procure.Role {
+		c.decline([]string{offer.ID.Value}, longRefusal, fmt.Sprintf("offer of role %q; only %q is used", role, procure.Role))
+		return
+	}
+	a := c.agents[id]
+	if a == nil {
+		a = &agent{info: Agent{ID: id, Hostname: offer.Hostname}}
+		c.agents[id] = a
+		c.do(LookUpAgent{AgentID: id, Why: "first offer of agent " + offer.Hostname})
+	}
+	if a.refused != "" {
+		c.decline([]string{offer.ID.Value}, longRefusal, a.refused)
+		return
+	}
+	a.gone = false
+	if c.tasks.LiveOn(id) == 0 || !a.executor {
+		a.executor = slices.ContainsFunc(offer.ExecutorIDs, func(e mesos.ExecutorID) bool { return e.Value == messages.ExecutorID })
+		a.ended = a.ended && !a.executor
+	}
+	c.pool.Add(offer, c.now.Add(c.cfg.OfferHold))
+	if b := c.batches[id]; b != nil && b.starved {
+		b.due = c.now
+	}
+	c.dirty[id] = true
+}
+
+func (c *Core) onAgentFound(ev AgentFound) {
+	a := c.agents[ev.Agent.ID]
+	if a == nil || a.refused != "" {
+		c.note("", "agent "+ev.Agent.ID+" was found, but is not known any more")
+		return
+	}
+	if a.node != "" && a.node != ev.Agent.Hostname {
+		c.note("", fmt.Sprintf("agent %s changed its host name from %s to %s, which is ignored", ev.Agent.ID, a.node, ev.Agent.Hostname))
+		return
+	}
+	a.info, a.found = ev.Agent, true
+	node, notes, err := nodes.Desired(nodes.Agent(ev.Agent), c.cfg.nodes())
+	if err != nil {
+		c.refuse(a, err.Error())
+		return
+	}
+	if other, taken := c.nodes[node.Name]; taken && other != a.info.ID {
+		if !c.agents[other].gone {
+			c.refuse(a, fmt.Sprintf("agent %s has the host name %s of agent %s, which is in use", a.info.ID, node.Name, other))
+			return
+		}
+		c.removeAgent(other, "agent "+a.info.ID+" took over the host name "+node.Name)
+	}
+	for _, why := range notes {
+		c.note("", why)
+	}
+	a.node = node.Name
+	c.nodes[node.Name] = a.info.ID
+	c.do(StoreNode{Node: node, Why: "agent " + a.info.ID + " may be used"})
+}
+
+// refuse leaves an agent unused as long as it is registered.
+func (c *Core) refuse(a *agent, why string) {
+	a.refused = why
+	c.note("", why)
+	held, _ := c.pool.Drop(a.info.ID)
+	c.decline(held, longRefusal, why)
+}
+
+func (c *Core) decline(offerIDs []string, seconds float64, why string) {
+	if len(offerIDs) == 0 {
+		return
+	}
+	c.do(Decline{OfferIDs: offerIDs, RefuseSeconds: seconds, Why: why})
+}
+
+func (c *Core) onNodeStored(ev NodeStored) {
+	id, known := c.nodes[ev.Node]
+	if !known {
+		c.note("", "node "+ev.Node+" was stored, but its agent is gone")
+		return
+	}
+	a := c.agents[id]
+	a.stored = true
+	c.pool.Show(id, a.node, a.info.Limits)
+	c.dirty[id] = true
+}
+
+func (c *Core) onRescinded(ev Rescinded) {
+	id, dropped, found := c.pool.Rescind(ev.OfferID)
+	if !found {
+		c.note("", "offer "+ev.OfferID+" was rescinded, but is not held any more")
+		return
+	}
+	c.dirty[id] = true
+	for _, uid := range dropped {
+		if l := c.launches[uid]; l != nil && l.task == "" {
+			c.resolve(uid, fmt.Errorf("the offer of agent %s was rescinded: %w", l.node, errdefs.ErrUnavailable), "offer "+ev.OfferID+" was rescinded")
+		}
+	}
+}
+
+// onExecutorFailed notes that the executor is gone. What becomes of its tasks is told by their own status updates, which
+// Mesos repeats until they are acknowledged; a FAILURE may come late, when the next executor runs already.
+func (c *Core) onExecutorFailed(ev ExecutorFailed) {
+	if ev.ExecutorID != messages.ExecutorID {
+		c.note("", "executor "+ev.ExecutorID+" is not ours")
+		return
+	}
+	a := c.agents[ev.AgentID]
+	if a == nil {
+		c.note("", "executor on agent "+ev.AgentID+" ended; the agent made no offer yet")
+		return
+	}
+	a.executor, a.ended = false, true
+	c.dirty[ev.AgentID] = true
+	c.note("", fmt.Sprintf("executor on %s ended with wait status %d, %d tasks live", a.info.Hostname, ev.Status, c.tasks.LiveOn(ev.AgentID)))
+}
+
+// onAgentRemoved is Mesos giving an agent up. The master tells the states of its tasks first: tasks that are unreachable
+// may come back, so they and their node are kept; others are lost.
+func (c *Core) onAgentRemoved(ev AgentRemoved) {
+	c.dropOffers(ev.AgentID, "Mesos removed agent "+ev.AgentID)
+	away := false
+	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return t.AgentID == ev.AgentID }) {
+		if tasks.KindOf(task.State) == tasks.Away {
+			away = true
+			continue
+		}
+		c.lose(task, "agent "+ev.AgentID+" was removed from Mesos")
+	}
+	a := c.agents[ev.AgentID]
+	switch {
+	case a == nil:
+		c.note("", "agent "+ev.AgentID+" was removed; it made no offer yet")
+	case away:
+		a.gone, a.executor = true, false
+		c.note("", "agent "+ev.AgentID+" is unreachable and may come back; its node stays")
+	default:
+		c.removeAgent(ev.AgentID, "Mesos removed agent "+ev.AgentID)
+	}
+}
+
+// dropOffers forgets the offers of an agent that Mesos takes back, and fails what waits on them.
+func (c *Core) dropOffers(agentID, why string) {
+	c.pool.Drop(agentID)
+	for _, uid := range sorted(c.launches) {
+		if l := c.launches[uid]; l.agentID == agentID && l.task == "" {
+			c.resolve(uid, fmt.Errorf("%s: %w", why, errdefs.ErrUnavailable), why)
+		}
+	}
+	if a := c.agents[agentID]; a != nil && a.stored {
+		c.pool.Show(agentID, a.node, a.info.Limits)
+	}
+	c.dirty[agentID] = true
+}
+
+// removeAgent forgets an agent, loses what is left of its tasks, and deletes its node.
+func (c *Core) removeAgent(agentID, why string) {
+	a := c.agents[agentID]
+	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return t.AgentID == agentID }) {
+		c.lose(task, why)
+	}
+	c.pool.Drop(agentID)
+	delete(c.agents, agentID)
+	if a.node == "" {
+		return
+	}
+	delete(c.nodes, a.node)
+	c.lost = append(c.lost, a.node)
+	c.reconsider(a.node)
+	if a.keeper == nodes.Scheduler {
+		c.do(KeepAlive{Node: a.node, On: false, Why: why})
+	}
+	c.do(DeleteNode{Node: a.node, Why: why})
+}
+
+// reconsider forgets that agents were refused for the sake of a node name that is free now: their next offers make
+// them new agents.
+func (c *Core) reconsider(node string) {
+	for _, id := range sorted(c.agents) {
+		if a := c.agents[id]; a.refused != "" && a.info.Hostname == node {
+			delete(c.agents, id)
+			c.revive.long = true
+		}
+	}
+}
+
+// executorRuns: the executor was seen, or live tasks need one.
+func (c *Core) executorRuns(agentID string) bool {
+	return c.agents[agentID].executor || c.tasks.LiveOn(agentID) > 0
+}
+
+// keepNodes decides for each changed agent who pays for the executor and who keeps the node alive.
+func (c *Core) keepNodes() {
+	for _, id := range sorted(c.dirty) {
+		a := c.agents[id]
+		if a == nil || a.refused != "" {
+			continue
+		}
+		runs := c.executorRuns(id)
+		c.pool.SetExecutor(id, runs)
+		if !a.stored {
+			continue
+		}
+		if a.gone {
+			runs = true // Nobody can tell; the node must not look alive by our doing.
+		}
+		next, tell := a.keeper.Next(runs)
+		a.keeper = next
+		if tell {
+			why := "an executor is started there, its kubelet takes over"
+			if next == nodes.Scheduler {
+				why = "no executor runs there"
+			}
+			c.do(KeepAlive{Node: a.node, On: next == nodes.Scheduler, Why: why})
+		}
+	}
+}
+
+// dueOffers declines what was held long enough: for long when nothing waits, for seconds when pods wait that cannot
+// use it.
+func (c *Core) dueOffers() {
+	for _, expired := range c.pool.Expire(c.now) {
+		c.dirty[expired.AgentID] = true
+		if len(c.waiting) > 0 || c.starved() || !c.open() {
+			c.decline(expired.OfferIDs, shortRefusal, "held long enough; the pods that wait do not use it")
+			continue
+		}
+		c.revive.long = true
+		c.decline(expired.OfferIDs, longRefusal, "held long enough; no pod waits")
+	}
+}

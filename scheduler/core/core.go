@@ -1,0 +1,222 @@
+package core
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mesopod/mesopod/scheduler/offers"
+	"github.com/mesopod/mesopod/scheduler/procure"
+	"github.com/mesopod/mesopod/scheduler/tasks"
+)
+
+// Core is the scheduler's state. It is not safe for concurrent use.
+type Core struct {
+	cfg     Config
+	procure procure.Config
+
+	// Connection and gate.
+	connected   bool
+	frameworkID string
+	idStored    bool
+	podsSynced  bool
+	reconciled  bool
+	awaiting    map[string]bool // tasks whose first reconciliation is not answered
+	gateBy      time.Time       // the round ends at this time; zero while none runs
+
+	// What is known.
+	agents map[string]*agent
+	nodes  map[string]string // node to agent id
+	pool   *offers.Pool
+	tasks  *tasks.Table
+	pods   map[types.UID]*corev1.Pod
+
+	// What is under way.
+	launches map[types.UID]*launch
+	batches  map[string]*batch // agent id
+	killing  map[string]*tasks.Task
+	verdicts map[string]*tasks.Task // ended tasks whose pods may need FailPod
+	again    []retry
+	preset   map[types.UID]bool // pods told that a preset nodeName is not supported
+	waiting  map[types.UID]bool
+	revive   revive
+
+	// Of the running Step.
+	now       time.Time
+	out       []Effect
+	dirty     map[string]bool         // agents whose view or keeper may have changed
+	lost      []string                // nodes that lost their agent
+	published map[string]*offers.View // node
+}
+
+// New makes a core that has seen nothing.
+func New(cfg Config) *Core {
+	cfg = cfg.withDefaults()
+	procurement := cfg.Procure()
+	return &Core{
+		cfg: cfg, procure: procurement,
+		awaiting: map[string]bool{},
+		agents:   map[string]*agent{}, nodes: map[string]string{},
+		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
+		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
+		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
+		preset: map[types.UID]bool{}, waiting: map[types.UID]bool{},
+		dirty: map[string]bool{}, published: map[string]*offers.View{},
+	}
+}
+
+// Step takes what happened and returns what is to be done, in order. now never goes backwards.
+func (c *Core) Step(now time.Time, ev Event) []Effect {
+	c.now, c.out = now, nil
+	c.take(ev)
+	c.passTime()
+	c.keepNodes()
+	c.considerRevive()
+	c.publish()
+	clear(c.dirty)
+	out := c.out
+	c.out = nil
+	return out
+}
+
+// take is the one type switch over events.
+func (c *Core) take(ev Event) {
+	switch ev := ev.(type) {
+	case Subscribed:
+		c.onSubscribed(ev)
+	case Disconnected:
+		c.onDisconnected()
+	case Offers:
+		c.onOffers(ev)
+	case Rescinded:
+		c.onRescinded(ev)
+	case StatusUpdate:
+		c.onStatus(ev)
+	case ExecutorFailed:
+		c.onExecutorFailed(ev)
+	case AgentRemoved:
+		c.onAgentRemoved(ev)
+	case AgentFound:
+		c.onAgentFound(ev)
+	case PodsSynced:
+		c.onPodsSynced(ev)
+	case PodChanged:
+		c.onPodChanged(ev.Pod)
+	case PodGone:
+		c.onPodGone(ev.Pod)
+	case FrameworkIDStored:
+		c.onFrameworkIDStored(ev)
+	case NodeStored:
+		c.onNodeStored(ev)
+	case Reserve:
+		c.onReserve(ev)
+	case Unreserve:
+		c.onUnreserve(ev)
+	case Bind:
+		c.onBind(ev)
+	case Waiting:
+		c.onWaiting(ev)
+	case CallFailed:
+		c.onCallFailed(ev)
+	case Tick:
+	}
+}
+
+func (c *Core) do(effect Effect) { c.out = append(c.out, effect) }
+
+func (c *Core) note(taskID, why string) { c.do(Note{TaskID: taskID, Why: why}) }
+
+// open tells that pods are placed.
+func (c *Core) open() bool { return c.connected && c.idStored && c.podsSynced && c.reconciled }
+
+// passTime does what is due.
+func (c *Core) passTime() {
+	c.closeReconciliation()
+	c.dueBatches()
+	c.dueLaunches()
+	c.dueKills()
+	c.dueVerdicts()
+	c.dueOffers()
+	c.dueRetries()
+}
+
+// NextDeadline is when Step wants a Tick at the latest; false when nothing waits for time.
+func (c *Core) NextDeadline() (next time.Time, found bool) {
+	at := func(t time.Time) {
+		if !t.IsZero() && (!found || t.Before(next)) {
+			next, found = t, true
+		}
+	}
+	at(c.gateBy)
+	for _, b := range c.batches {
+		at(b.due)
+	}
+	for _, l := range c.launches {
+		at(l.deadline)
+	}
+	if c.connected {
+		for _, task := range c.killing {
+			at(task.NextKill)
+		}
+		at(c.revive.at)
+	}
+	for _, task := range c.verdicts {
+		at(task.Verdict.At)
+	}
+	for _, r := range c.again {
+		at(r.at)
+	}
+	if expiry, waits := c.pool.NextExpiry(); waits {
+		at(expiry)
+	}
+	return next, found
+}
+
+// publish tells Filter of changed views.
+func (c *Core) publish() {
+	changed := map[string]*offers.View{}
+	for id := range c.dirty {
+		a := c.agents[id]
+		if a == nil || a.node == "" || c.nodes[a.node] != id {
+			continue
+		}
+		c.show(changed, a.node, id)
+	}
+	for _, node := range c.lost {
+		c.show(changed, node, c.nodes[node])
+	}
+	c.lost = nil
+	if !c.open() {
+		for node := range maps.Clone(c.published) {
+			c.show(changed, node, c.nodes[node])
+		}
+	}
+	if len(changed) > 0 {
+		c.do(PoolChanged{Views: changed})
+	}
+}
+
+func (c *Core) show(changed map[string]*offers.View, node, agentID string) {
+	var view *offers.View
+	if c.open() {
+		view = c.pool.View(agentID)
+	}
+	if view.Equal(c.published[node]) {
+		return
+	}
+	changed[node] = view
+	if view == nil {
+		delete(c.published, node)
+	} else {
+		c.published[node] = view
+	}
+}
+
+// touchAll marks all agents as changed.
+func (c *Core) touchAll() {
+	for id := range c.agents {
+		c.dirty[id] = true
+	}
+}

@@ -1,0 +1,123 @@
+package core
+
+import (
+	"time"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mesopod/mesopod/scheduler/offers"
+)
+
+// Effect is something to do: the closed set of what Step returns, in the order in which it is to be done. Each says
+// why in the words that logs, events and scenarios share. An effect that fails comes back as CallFailed.
+type Effect interface{ effect() }
+
+// Calls to the Mesos master.
+type (
+	// Accept launches tasks on offers of one agent: one ACCEPT call with one LAUNCH operation. What the tasks do not use
+	// is given back with RefuseSeconds.
+	Accept struct {
+		AgentID       string
+		OfferIDs      []string
+		Tasks         []mesos.TaskInfo
+		RefuseSeconds float64
+		Why           string
+	}
+	// Decline gives whole offers back.
+	Decline struct {
+		OfferIDs      []string
+		RefuseSeconds float64
+		Why           string
+	}
+	// Revive clears the filters that earlier declines set.
+	Revive struct{ Why string }
+	// Acknowledge ends the retries of one status update. It always comes after the effects of applying the update.
+	Acknowledge struct {
+		AgentID, TaskID string
+		UUID            []byte
+		Why             string
+	}
+	// Kill asks the executor to end a task. A negative Grace leaves the grace period to the executor.
+	Kill struct {
+		TaskID, AgentID string
+		Grace           time.Duration
+		Why             string
+	}
+	// Reconcile asks Mesos for the state of tasks: task id to agent id.
+	Reconcile struct {
+		Tasks map[string]string
+		Why   string
+	}
+	// LookUpAgent asks the master's operator API about an agent. Answer: AgentFound.
+	LookUpAgent struct{ AgentID, Why string }
+)
+
+// Writes to the API server.
+type (
+	// StoreFrameworkID keeps the framework id for the next scheduler. Answer: FrameworkIDStored.
+	StoreFrameworkID struct{ FrameworkID, Why string }
+	// StoreNode creates the node, or brings labels and annotations of ours on an existing one up to date. Answer:
+	// NodeStored.
+	StoreNode struct {
+		Node *corev1.Node
+		Why  string
+	}
+	// DeleteNode removes the node of an agent that Mesos removed.
+	DeleteNode struct{ Node, Why string }
+	// KeepAlive says who renews the Lease and Ready condition of a node: the scheduler (On), or the kubelet of a running
+	// executor (Off). Beats of the scheduler carry the reason ExecutorNotRunning.
+	KeepAlive struct {
+		Node string
+		On   bool
+		Why  string
+	}
+	// PodEvent records a Kubernetes event on a pod. Type is Normal or Warning.
+	PodEvent struct {
+		Pod                *corev1.Pod
+		Type, Reason, Note string
+	}
+	// FailPod sets the pod's phase to Failed, with a reason: no executor will ever report on it.
+	FailPod struct {
+		Pod                  *corev1.Pod
+		Reason, Message, Why string
+	}
+)
+
+// Answers to the embedded kube-scheduler.
+type (
+	// ReserveDone answers Reserve. An empty Refusal is success.
+	ReserveDone struct {
+		Request uint64
+		Refusal string
+	}
+	// BindDone answers Bind. Err nil: the pod is seen bound.
+	BindDone struct {
+		Request uint64
+		Err     error
+		Why     string
+	}
+	// PoolChanged publishes what is on offer on nodes, for Filter: nil is nothing. Views are never written to again.
+	PoolChanged struct{ Views map[string]*offers.View }
+)
+
+// Note is for the log alone: something was seen and nothing is to be done.
+type Note struct{ TaskID, Why string }
+
+func (Accept) effect()           {}
+func (Decline) effect()          {}
+func (Revive) effect()           {}
+func (Acknowledge) effect()      {}
+func (Kill) effect()             {}
+func (Reconcile) effect()        {}
+func (LookUpAgent) effect()      {}
+func (StoreFrameworkID) effect() {}
+func (StoreNode) effect()        {}
+func (DeleteNode) effect()       {}
+func (KeepAlive) effect()        {}
+func (PodEvent) effect()         {}
+func (FailPod) effect()          {}
+func (ReserveDone) effect()      {}
+func (BindDone) effect()         {}
+func (PoolChanged) effect()      {}
+func (Note) effect()             {}

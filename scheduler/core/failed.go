@@ -1,0 +1,115 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/tasks"
+)
+
+// retry is an effect that failed and is tried again, should it still make sense by then.
+type retry struct {
+	at     time.Time
+	effect Effect
+}
+
+func (c *Core) onCallFailed(ev CallFailed) {
+	switch effect := ev.Effect.(type) {
+	case Accept:
+		c.acceptFailed(effect, ev.Err)
+	case Revive:
+		c.revive.long = true
+		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))
+	case StoreFrameworkID, LookUpAgent, StoreNode:
+		c.retry(effect, ev.Err)
+	case DeleteNode, FailPod:
+		if errors.Is(ev.Err, errdefs.ErrNotFound) {
+			c.note("", "nothing is left to do: "+ev.Err.Error())
+			return
+		}
+		c.retry(effect, ev.Err)
+	case Kill:
+		c.note(effect.TaskID, fmt.Sprintf("KILL failed, it is repeated: %v", ev.Err))
+	case Acknowledge:
+		c.note(effect.TaskID, fmt.Sprintf("acknowledgement failed, Mesos sends the update again: %v", ev.Err))
+	default:
+		c.note("", fmt.Sprintf("%T failed: %v", ev.Effect, ev.Err))
+	}
+}
+
+// acceptFailed fails the launches of an ACCEPT that Mesos did not take, and gives its offers back: they are still ours.
+// When the outcome is not known the launches wait for a status, or for their deadline.
+func (c *Core) acceptFailed(accept Accept, err error) {
+	lost := errors.Is(err, errdefs.ErrLost)
+	failed := false
+	for i := range accept.Tasks {
+		id := accept.Tasks[i].TaskID.Value
+		task := c.tasks.Get(id)
+		if !task.Live() {
+			continue
+		}
+		if lost {
+			c.note(id, fmt.Sprintf("whether the launch reached Mesos is not known, waiting for a status: %v", err))
+			continue
+		}
+		failed = true
+		delete(c.killing, id)
+		if _, step := c.tasks.Apply(id, mesos.TASK_DROPPED); step != tasks.Take {
+			continue
+		}
+		c.dirty[task.AgentID] = true
+		if l := c.launches[task.UID]; l != nil && l.task == id {
+			c.resolve(task.UID, fmt.Errorf("launch on node %s: %w", l.node, err), "Mesos did not take the launch")
+		}
+		if c.pods[task.UID] == nil {
+			c.tasks.Drop(id)
+		}
+	}
+	if failed && c.connected {
+		c.decline(accept.OfferIDs, shortRefusal, "the ACCEPT on these offers failed")
+	}
+}
+
+func (c *Core) retry(effect Effect, err error) {
+	c.again = append(c.again, retry{at: c.now.Add(retryAfter), effect: effect})
+	c.note("", fmt.Sprintf("%T failed and is tried again in %s: %v", effect, retryAfter, err))
+}
+
+// dueRetries repeats failed effects that still make sense.
+func (c *Core) dueRetries() {
+	kept := c.again[:0:0]
+	for _, r := range c.again {
+		switch {
+		case c.now.Before(r.at):
+			kept = append(kept, r)
+		case c.sensible(r.effect):
+			c.do(r.effect)
+		}
+	}
+	c.again = kept
+}
+
+func (c *Core) sensible(effect Effect) bool {
+	switch effect := effect.(type) {
+	case StoreFrameworkID:
+		return !c.idStored && effect.FrameworkID == c.frameworkID
+	case LookUpAgent:
+		a := c.agents[effect.AgentID]
+		return a != nil && !a.found && a.refused == ""
+	case StoreNode:
+		id, known := c.nodes[effect.Node.Name]
+		return known && effect.Node.Annotations[messages.AnnotationAgentID] == id && !c.agents[id].stored
+	case DeleteNode:
+		_, known := c.nodes[effect.Node]
+		return !known
+	case FailPod:
+		pod := c.pods[effect.Pod.UID]
+		return pod != nil && !tasks.Ended(pod) && pod.DeletionTimestamp == nil
+	}
+	return false
+}

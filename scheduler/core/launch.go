@@ -1,0 +1,225 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/scheduler/procure"
+)
+
+// launch is a Bind that is not answered, or a task of an earlier scheduler whose pod is not bound yet.
+type launch struct {
+	request uint64
+	adopted bool // nobody waits for an answer
+	pod     *corev1.Pod
+	node    string
+	agentID string
+	task    string // empty until the ACCEPT is sent
+	// deadline ends the wait: for offers before the ACCEPT, for the binding after it.
+	deadline time.Time
+}
+
+// batch are the launches of one agent that wait for their ACCEPT, in order of their Binds.
+type batch struct {
+	first   time.Time
+	due     time.Time // zero while starved
+	starved bool      // no offers to launch on; the next offer of the agent makes the batch due
+	uids    []types.UID
+}
+
+func (c *Core) onReserve(ev Reserve) {
+	refuse := func(why string) { c.do(ReserveDone{Request: ev.Request, Refusal: why}) }
+	uid := ev.Pod.UID
+	if !c.open() {
+		refuse("the scheduler is not connected to Mesos, or not ready yet")
+		return
+	}
+	if l := c.launches[uid]; l != nil {
+		refuse("an earlier launch of the pod is not over")
+		return
+	}
+	if task := c.tasks.Current(uid); task != nil && !task.Killing {
+		refuse("an earlier task of the pod is not over")
+		return
+	}
+	need, err := procure.NeedOf(ev.Pod, c.procure)
+	if err != nil {
+		refuse(err.Error())
+		return
+	}
+	c.release(uid)
+	id := c.nodes[ev.Node]
+	view := c.pool.View(id)
+	if why := procure.Fits(view, need); why != "" {
+		refuse(why)
+		return
+	}
+	c.pool.Claim(id, uid, need.On(view.Limits))
+	delete(c.waiting, uid)
+	c.dirty[id] = true
+	c.do(ReserveDone{Request: ev.Request})
+}
+
+// release ends what is reserved for a pod.
+func (c *Core) release(uid types.UID) {
+	if id, found := c.pool.Release(uid); found {
+		c.dirty[id] = true
+	}
+}
+
+func (c *Core) onUnreserve(ev Unreserve) {
+	if l := c.launches[ev.UID]; l != nil && l.task == "" && !l.adopted {
+		c.resolve(ev.UID, fmt.Errorf("the reservation was given back before the launch: %w", errdefs.ErrConflict), "unreserved before the launch was sent")
+		return
+	}
+	c.release(ev.UID)
+}
+
+func (c *Core) onBind(ev Bind) {
+	refuse := func(kind error, why string) {
+		c.do(BindDone{Request: ev.Request, Err: fmt.Errorf("%s: %w", why, kind), Why: why})
+	}
+	uid := ev.Pod.UID
+	if c.launches[uid] != nil {
+		refuse(errdefs.ErrConflict, "another launch of the pod is under way")
+		return
+	}
+	id, _, reserved := c.pool.Claimed(uid)
+	if !reserved || c.agents[id] == nil || c.agents[id].node != ev.Node {
+		c.release(uid)
+		refuse(errdefs.ErrUnavailable, "the pod's reservation on the node is gone, its offer was taken back")
+		return
+	}
+	if pod := c.pods[uid]; pod != nil && pod.DeletionTimestamp != nil {
+		c.release(uid)
+		refuse(errdefs.ErrConflict, "the pod is being deleted")
+		return
+	}
+	c.launches[uid] = &launch{request: ev.Request, pod: ev.Pod, node: ev.Node, agentID: id, deadline: c.now.Add(c.cfg.OfferWait)}
+	b := c.batches[id]
+	if b == nil {
+		b = &batch{first: c.now}
+		c.batches[id] = b
+	}
+	b.uids = append(b.uids, uid)
+	if len(c.pool.Holds(id)) == 0 {
+		b.starve()
+		return
+	}
+	if b.starved {
+		b.first, b.starved = c.now, false
+	}
+	b.due = earlier(c.now.Add(c.cfg.BatchWindow), b.first.Add(10*c.cfg.BatchWindow))
+}
+
+func (b *batch) starve() { b.starved, b.due = true, time.Time{} }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// dueBatches sends the batches whose window is over.
+func (c *Core) dueBatches() {
+	if !c.connected || !c.idStored {
+		return
+	}
+	for _, id := range due(c.batches, c.now, func(b *batch) time.Time { return b.due }) {
+		if b := c.batches[id]; b != nil {
+			c.flush(id, b)
+		}
+	}
+}
+
+// flush launches what the held offers of the agent cover, on all of them, in one ACCEPT.
+func (c *Core) flush(agentID string, b *batch) {
+	a := c.agents[agentID]
+	held := c.pool.Holds(agentID)
+	var infos []mesos.TaskInfo
+	var sent []types.UID
+	for _, uid := range c.pool.Fitting(agentID, b.uids) {
+		l := c.launches[uid]
+		_, need, _ := c.pool.Claimed(uid)
+		info, err := procure.Task(c.procure, procure.Launch{
+			FrameworkID: c.frameworkID, AgentID: agentID, Node: l.node, OfferIDs: held,
+			Attempt: c.tasks.NextAttempt(uid), Pod: l.pod, Need: need, Limits: a.info.Limits,
+		})
+		if err != nil {
+			c.resolve(uid, err, "the pod cannot be put into a launch")
+			continue
+		}
+		infos, sent = append(infos, info), append(sent, uid)
+	}
+	if b = c.batches[agentID]; b != nil && len(infos) == 0 {
+		b.starve()
+	}
+	if len(infos) == 0 {
+		return
+	}
+	for _, uid := range sent {
+		l := c.launches[uid]
+		l.task = c.tasks.Launch(l.pod, agentID).ID
+		l.deadline = c.now.Add(c.cfg.LaunchTimeout)
+		c.unbatch(agentID, uid)
+	}
+	offerIDs := c.pool.Take(agentID, sent)
+	c.do(Accept{AgentID: agentID, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: fmt.Sprintf("pods to launch on %s: %d", a.node, len(infos))})
+	c.revive.used, a.ended = true, false
+	c.dirty[agentID] = true
+	if b := c.batches[agentID]; b != nil {
+		b.starve()
+	}
+}
+
+// unbatch takes a pod out of its batch; an empty batch goes.
+func (c *Core) unbatch(agentID string, uid types.UID) {
+	b := c.batches[agentID]
+	if b == nil {
+		return
+	}
+	b.uids = slices.DeleteFunc(b.uids, func(o types.UID) bool { return o == uid })
+	if len(b.uids) == 0 {
+		delete(c.batches, agentID)
+	}
+}
+
+// resolve ends a launch: it answers the Bind, and gives back what was reserved and not sent.
+func (c *Core) resolve(uid types.UID, err error, why string) {
+	l := c.launches[uid]
+	if l == nil {
+		return
+	}
+	delete(c.launches, uid)
+	c.unbatch(l.agentID, uid)
+	c.release(uid)
+	if !l.adopted {
+		c.do(BindDone{Request: l.request, Err: err, Why: why})
+	} else if err != nil {
+		c.note(l.task, why)
+	}
+}
+
+// dueLaunches gives up launches that took too long.
+func (c *Core) dueLaunches() {
+	for _, uid := range due(c.launches, c.now, func(l *launch) time.Time { return l.deadline }) {
+		l := c.launches[uid]
+		if l.task == "" {
+			c.resolve(uid, fmt.Errorf("no offer of agent %s came back in %s: %w", l.node, c.cfg.OfferWait, errdefs.ErrUnavailable), "waited too long for an offer")
+			continue
+		}
+		why := "the pod was not seen bound in time"
+		err := fmt.Errorf("launch on node %s: %s: %w", l.node, why, errdefs.ErrUnavailable)
+		if task := c.tasks.Get(l.task); task.Live() {
+			c.kill(task, -1, why)
+		}
+		c.resolve(uid, err, why)
+	}
+}

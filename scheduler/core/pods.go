@@ -1,0 +1,137 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/tasks"
+)
+
+// ours tells that the pod is placed by this scheduler, or was launched by it.
+func (c *Core) ours(pod *corev1.Pod) bool {
+	return slices.Contains(c.cfg.SchedulerNames, pod.Spec.SchedulerName) || pod.Annotations[messages.AnnotationTaskID] != ""
+}
+
+// onPodsSynced recovers the tasks that pods name, and starts the first reconciliation.
+func (c *Core) onPodsSynced(ev PodsSynced) {
+	if c.podsSynced {
+		c.note("", "the pods are listed already")
+		return
+	}
+	c.podsSynced = true
+	for _, pod := range ev.Pods {
+		c.onPodChanged(pod)
+	}
+	c.reconcile("pods are listed")
+}
+
+func (c *Core) onPodChanged(pod *corev1.Pod) {
+	if !c.ours(pod) {
+		return
+	}
+	uid := pod.UID
+	c.pods[uid] = pod
+	if pod.Spec.NodeName != "" {
+		if task := c.tasks.Recover(pod); task != nil {
+			c.dirty[task.AgentID] = true
+			if c.connected && c.reconciled {
+				c.do(Reconcile{Tasks: map[string]string{task.ID: task.AgentID}, Why: "a pod names a task that is not known"})
+			}
+		}
+		c.onBound(pod)
+	}
+	if pod.Spec.NodeName != "" || tasks.Ended(pod) || pod.DeletionTimestamp != nil {
+		delete(c.waiting, uid)
+	}
+	if pod.DeletionTimestamp != nil {
+		c.onDeleting(pod, "the pod is being deleted")
+	}
+	if task := c.tasks.Get(pod.Annotations[messages.AnnotationTaskID]); task != nil && task.UID == uid {
+		c.judge(pod, task)
+	}
+}
+
+// onBound answers the Bind, whichever node the pod is bound to: a pod that is bound cannot be bound again. Tasks other
+// than the one that bound it are ended.
+func (c *Core) onBound(pod *corev1.Pod) {
+	bound := pod.Annotations[messages.AnnotationTaskID]
+	if l := c.launches[pod.UID]; l != nil {
+		why := "the pod is seen bound to " + pod.Spec.NodeName
+		if l.node != "" && l.node != pod.Spec.NodeName {
+			why += ", not to " + l.node
+		}
+		c.resolve(pod.UID, nil, why)
+	}
+	if bound == "" {
+		c.tellPreset(pod)
+	}
+	for _, task := range c.tasks.OfPod(pod.UID) {
+		if task.ID != bound && !task.Killing {
+			c.kill(task, -1, "the pod is bound by another task")
+		}
+	}
+}
+
+// tellPreset says on the pod, once, that nobody will start it.
+func (c *Core) tellPreset(pod *corev1.Pod) {
+	if c.preset[pod.UID] || tasks.Ended(pod) || pod.DeletionTimestamp != nil {
+		return
+	}
+	c.preset[pod.UID] = true
+	c.do(PodEvent{Pod: pod, Type: corev1.EventTypeWarning, Reason: "FailedScheduling",
+		Note: "pods with a preset nodeName are not supported yet: leave spec.nodeName empty, use node affinity on metadata.name instead"})
+}
+
+// onDeleting gives a launch up and ends the pod's tasks.
+func (c *Core) onDeleting(pod *corev1.Pod, why string) {
+	c.resolve(pod.UID, fmt.Errorf("launch: %s: %w", why, errdefs.ErrConflict), why)
+	grace := time.Duration(-1)
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && *seconds >= 0 {
+		grace = time.Duration(*seconds) * time.Second
+	}
+	for _, task := range c.tasks.OfPod(pod.UID) {
+		if !task.Killing || task.Grace != grace {
+			c.kill(task, grace, why)
+		}
+	}
+}
+
+func (c *Core) onPodGone(pod *corev1.Pod) {
+	if c.pods[pod.UID] == nil && !c.ours(pod) {
+		return
+	}
+	uid := pod.UID
+	delete(c.pods, uid)
+	delete(c.waiting, uid)
+	delete(c.preset, uid)
+	c.onDeleting(pod, "the pod is gone")
+	c.release(uid)
+	c.tasks.Forget(uid)
+}
+
+// kill asks for a task's end, now and again until it comes.
+func (c *Core) kill(task *tasks.Task, grace time.Duration, why string) {
+	task.Killing, task.Grace, task.NextKill = true, grace, c.now.Add(c.cfg.KillRetry)
+	c.killing[task.ID] = task
+	if !c.connected {
+		task.NextKill = c.now // With the next connection.
+		return
+	}
+	c.do(Kill{TaskID: task.ID, AgentID: task.AgentID, Grace: grace, Why: why})
+}
+
+// dueKills repeats what Mesos may have lost: KILL has no answer but the task's end.
+func (c *Core) dueKills() {
+	if !c.connected {
+		return
+	}
+	for _, id := range due(c.killing, c.now, func(t *tasks.Task) time.Time { return t.NextKill }) {
+		task := c.killing[id]
+		c.kill(task, task.Grace, "KILL was asked for and the task has not ended")
+	}
+}

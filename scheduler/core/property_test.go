@@ -1,0 +1,191 @@
+package core_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/core"
+)
+
+// TestLaws lets random events happen, in any order and sensible or not, and holds the effects to the laws of the flow:
+// every offer ends once and is used on its own agent only; what is placed is no more than what was offered; nothing is
+// accepted before the framework id is stored and the pods are known; a task id is launched once; every Bind and Reserve
+// is answered once; updates are acknowledged only with a uuid, after everything else about them; a deadline that has
+// passed does not stay; no order of events panics.
+func TestLaws(t *testing.T) {
+	accepts := 0
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			w := newWorld(t, rand.New(rand.NewPCG(seed, 7)))
+			for range 500 {
+				w.step(w.next())
+				if t.Failed() {
+					return
+				}
+			}
+			w.settle()
+			accepts += w.accepts
+		})
+	}
+	if accepts < 1000 {
+		t.Errorf("%d ACCEPTs in all: too few to prove anything", accepts)
+	}
+}
+
+// step lets one event happen and checks what comes of it.
+func (w *world) step(ev core.Event) {
+	switch ev := ev.(type) {
+	case core.Subscribed, core.Disconnected:
+		clear(w.held) // Lost with the connection.
+	case core.FrameworkIDStored:
+		w.idStored = true
+	case core.PodsSynced:
+		w.synced = true
+	case core.Bind:
+		w.binds[ev.Request] = true
+	case core.Rescinded:
+		delete(w.held, ev.OfferID)
+	case core.AgentRemoved:
+		maps.DeleteFunc(w.held, func(_ string, o mesos.Offer) bool { return o.AgentID.Value == ev.AgentID })
+	case core.Offers:
+		for _, o := range ev.Offers {
+			w.held[o.ID.Value] = o
+		}
+	}
+	effects := w.core.Step(w.now, ev)
+	for i, effect := range effects {
+		w.check(ev, effect, effects[i+1:])
+		w.react(effect)
+	}
+	if next, waits := w.core.NextDeadline(); waits && !next.After(w.now) {
+		w.t.Errorf("after %T a deadline of the past stays", ev)
+	}
+}
+
+func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {
+	switch e := effect.(type) {
+	case core.Accept:
+		w.accept(e)
+		w.effects = append(w.effects, e)
+	case core.Decline:
+		for _, id := range e.OfferIDs {
+			if _, open := w.held[id]; !open && !w.failedAccept(ev, id) {
+				w.offerGone(id)
+			}
+			delete(w.held, id)
+		}
+	case core.BindDone:
+		w.answer(w.binds, e.Request)
+		if e.Why == "" {
+			w.t.Errorf("bind-done without a why")
+		}
+	case core.ReserveDone:
+		w.answer(w.reserves, e.Request)
+	case core.Acknowledge:
+		status, is := ev.(core.StatusUpdate)
+		if !is || len(status.Status.UUID) == 0 {
+			w.t.Errorf("acknowledgement of nothing after %T", ev)
+		}
+		for _, later := range rest {
+			if done, is := later.(core.BindDone); is && strings.HasPrefix(done.Why, "the task ended") {
+				w.t.Errorf("the update is applied after its acknowledgement")
+			}
+		}
+	case core.PoolChanged:
+		for node, view := range e.Views {
+			if view != nil && (view.Node != node || !w.idStored || !w.synced) {
+				w.t.Errorf("view of %s is published as %+v", node, view)
+			}
+		}
+	case core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.StoreFrameworkID, core.Revive, core.Kill:
+		w.effects = append(w.effects, e)
+	}
+}
+
+func (w *world) failedAccept(ev core.Event, offerID string) bool {
+	failed, is := ev.(core.CallFailed)
+	if !is {
+		return false
+	}
+	accept, is := failed.Effect.(core.Accept)
+	return is && slices.Contains(accept.OfferIDs, offerID)
+}
+
+func (w *world) offerGone(id string) { w.t.Errorf("offer %s ends twice, or was never made", id) }
+
+func (w *world) answer(open map[uint64]bool, request uint64) {
+	if !open[request] {
+		w.t.Errorf("request %d is answered twice", request)
+	}
+	delete(open, request)
+}
+
+// accept checks that what is placed was offered.
+func (w *world) accept(e core.Accept) {
+	if !w.idStored || !w.synced {
+		w.t.Errorf("ACCEPT before the framework id is stored and the pods are known")
+	}
+	var cpus, mem float64
+	ports := map[uint64]int{}
+	for _, id := range e.OfferIDs {
+		o, open := w.held[id]
+		if !open {
+			w.offerGone(id)
+		}
+		delete(w.held, id)
+		if o.AgentID.Value != e.AgentID {
+			w.t.Errorf("offer of agent %s is used on %s", o.AgentID.Value, e.AgentID)
+		}
+		cpus, mem = cpus+o.Resources[0].Scalar.Value, mem+o.Resources[1].Scalar.Value
+		for port := o.Resources[2].Ranges.Range[0].Begin; port <= o.Resources[2].Ranges.Range[0].End; port++ {
+			ports[port] = 1
+		}
+	}
+	w.accepts++
+	if len(e.Tasks) == 0 {
+		w.t.Errorf("ACCEPT without tasks")
+	}
+	for _, task := range e.Tasks {
+		uid, _, _ := messages.ParseTaskID(task.TaskID.Value)
+		if w.launched[task.TaskID.Value] != "" && w.pods[uid] != nil {
+			w.t.Errorf("task %s is launched twice", task.TaskID.Value)
+		}
+		w.launched[task.TaskID.Value] = e.AgentID
+		cpus, mem = cpus-task.Resources[0].Scalar.Value, mem-task.Resources[1].Scalar.Value
+		for _, r := range task.Resources[2:] {
+			for _, rng := range r.GetRanges().GetRange() {
+				for port := rng.Begin; port <= rng.End; port++ {
+					if ports[port]--; ports[port] < 0 {
+						w.t.Errorf("port %d is placed, but not offered", port)
+					}
+				}
+			}
+		}
+	}
+	if cpus < -1e-9 || mem < -1e-9 {
+		w.t.Errorf("more is placed than offered: %g cpus and %g MB too much", -cpus, -mem)
+	}
+}
+
+// settle lets all time pass: every Bind is answered in the end.
+func (w *world) settle() {
+	w.step(core.Disconnected{})
+	for range 10_000 {
+		next, waits := w.core.NextDeadline()
+		if !waits {
+			break
+		}
+		w.now = next
+		w.step(core.Tick{})
+	}
+	if len(w.binds) > 0 || len(w.reserves) > 0 {
+		w.t.Errorf("%d binds and %d reserves are never answered", len(w.binds), len(w.reserves))
+	}
+}

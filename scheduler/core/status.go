@@ -1,0 +1,233 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/tasks"
+)
+
+// ReasonExecutorTerminated is the pod status reason of pods that lost their executor.
+const ReasonExecutorTerminated = "ExecutorTerminated"
+
+// onStatus applies an update, then acknowledges it. An update that comes before the pods are known waits: without an
+// acknowledgement Mesos sends it again.
+func (c *Core) onStatus(ev StatusUpdate) {
+	status := &ev.Status
+	id := status.TaskID.Value
+	if !c.podsSynced {
+		c.note(id, "status before the pods are listed; Mesos sends it again")
+		return
+	}
+	delete(c.awaiting, id)
+	c.apply(status)
+	if len(status.UUID) > 0 {
+		c.do(Acknowledge{AgentID: status.GetAgentID().GetValue(), TaskID: id, UUID: status.UUID, Why: tasks.Name(status.GetState()) + " is applied"})
+	}
+}
+
+func (c *Core) apply(status *mesos.TaskStatus) {
+	id, state := status.TaskID.Value, status.GetState()
+	task := c.tasks.Get(id)
+	if task == nil {
+		if task = c.meet(status); task == nil {
+			return
+		}
+	}
+	c.dirty[task.AgentID] = true
+	before := task.State
+	_, step := c.tasks.Apply(id, state)
+	if a := c.agents[task.AgentID]; a != nil && step != tasks.Final && provesExecutor(status) {
+		a.executor = !a.ended
+	}
+	switch step {
+	case tasks.Final:
+		c.note(id, fmt.Sprintf("%s after %s is ignored, the task has ended", tasks.Name(state), tasks.Name(before)))
+	case tasks.Past:
+		c.note(id, fmt.Sprintf("%s after %s is of the past", tasks.Name(state), tasks.Name(before)))
+	case tasks.Take:
+		switch {
+		case tasks.Terminal(state):
+			c.end(task, before, status)
+		case tasks.KindOf(state) == tasks.Away:
+			c.note(id, tasks.Name(state)+": the pod is kept, it may still run")
+		}
+	}
+}
+
+func fromExecutor(status *mesos.TaskStatus) bool {
+	return status.Source != nil && *status.Source == mesos.SOURCE_EXECUTOR
+}
+
+// provesExecutor: the executor sent the status, and not on its way out.
+func provesExecutor(status *mesos.TaskStatus) bool {
+	return fromExecutor(status) && status.GetMessage() != string(messages.ReasonShutdown) && status.GetState() != mesos.TASK_LOST
+}
+
+// meet makes a record for a task that only Mesos knows: a launch of an earlier scheduler goes on, an orphan is killed.
+// It returns nil when there is nothing to apply.
+func (c *Core) meet(status *mesos.TaskStatus) *tasks.Task {
+	id, state, agentID := status.TaskID.Value, status.GetState(), status.GetAgentID().GetValue()
+	uid, _, err := messages.ParseTaskID(id)
+	if err != nil {
+		c.note(id, "status of a task that is not ours")
+		return nil
+	}
+	if tasks.Terminal(state) || tasks.KindOf(state) == tasks.Unheard {
+		c.note(id, tasks.Name(state)+" of a task that is not known")
+		return nil
+	}
+	pod := c.pods[uid]
+	task := c.tasks.Adopt(id, agentID, state, pod)
+	why := ""
+	switch {
+	case pod == nil:
+		why = "no pod has this task"
+	case tasks.Ended(pod):
+		why = "the task's pod has ended"
+	case pod.Spec.NodeName != "":
+		why = "the pod is bound by another task"
+	case c.launches[uid] != nil:
+		why = "a later launch of the pod is under way"
+	case pod.DeletionTimestamp != nil:
+		why = "the task's pod is being deleted"
+	}
+	if why != "" {
+		c.kill(task, -1, why)
+		return task
+	}
+	delete(c.waiting, uid)
+	c.release(uid)
+	c.launches[uid] = &launch{adopted: true, pod: pod, agentID: agentID, task: id, deadline: c.now.Add(c.cfg.LaunchTimeout)}
+	c.note(id, "a launch of an earlier scheduler goes on")
+	return task
+}
+
+// lose ends a task that Mesos will not report on.
+func (c *Core) lose(task *tasks.Task, why string) {
+	before := task.State
+	state, source := mesos.TASK_LOST, mesos.SOURCE_MASTER
+	if _, step := c.tasks.Apply(task.ID, state); step == tasks.Take {
+		c.end(task, before, &mesos.TaskStatus{TaskID: mesos.TaskID{Value: task.ID}, State: &state, Source: &source, Message: &why})
+	}
+}
+
+// end draws the consequences of a task's end, once per task.
+func (c *Core) end(task *tasks.Task, before mesos.TaskState, status *mesos.TaskStatus) {
+	delete(c.killing, task.ID)
+	c.dirty[task.AgentID] = true
+	c.endLaunch(task, before, status)
+	pod := c.pods[task.UID]
+	if pod == nil {
+		c.tasks.Drop(task.ID)
+	} else {
+		task.Verdict = c.verdict(task, status)
+		c.judge(pod, task)
+	}
+	if a := c.agents[task.AgentID]; a != nil && a.gone && c.tasks.LiveOn(task.AgentID) == 0 {
+		c.removeAgent(task.AgentID, "the last task of agent "+task.AgentID+", which Mesos lost, has ended")
+	}
+}
+
+// endLaunch answers a Bind whose task has ended. A task that its executor had started has bound the pod: the news of it
+// is on its way.
+func (c *Core) endLaunch(task *tasks.Task, before mesos.TaskState, status *mesos.TaskStatus) {
+	l := c.launches[task.UID]
+	if l == nil || l.task != task.ID {
+		return
+	}
+	state := status.GetState()
+	started := before == mesos.TASK_STARTING || before == mesos.TASK_RUNNING || state == mesos.TASK_FINISHED
+	if started {
+		l.deadline = earlier(l.deadline, c.now.Add(reportWait))
+		return
+	}
+	kind := errdefs.ErrUnavailable
+	if state == mesos.TASK_ERROR {
+		kind = errdefs.ErrRefused
+	}
+	why := "the task ended before the pod was bound: " + describe(status)
+	c.resolve(task.UID, fmt.Errorf("launch on node %s: %s: %w", l.node, why, kind), why)
+}
+
+// describe is a status in words: "FAILED (REASON_EXECUTOR_TERMINATED): abnormal executor termination".
+func describe(status *mesos.TaskStatus) string {
+	text := tasks.Name(status.GetState())
+	if status.Reason != nil {
+		text += " (" + status.Reason.String() + ")"
+	}
+	if message := status.GetMessage(); message != "" {
+		text += ": " + message
+	}
+	return text
+}
+
+// verdict is what the pod's status says should nobody else report: at once when the executor cannot, after a while when
+// its kubelet ought to.
+func (c *Core) verdict(task *tasks.Task, status *mesos.TaskStatus) tasks.Verdict {
+	state := status.GetState()
+	v := tasks.Verdict{Reason: "Task" + camel(tasks.Name(state)), Message: "Mesos task " + task.ID + ": " + describe(status), At: c.now}
+	switch {
+	case tasks.KindOf(state) == tasks.Reported && fromExecutor(status),
+		status.Reason != nil && status.GetReason() == mesos.REASON_RECONCILIATION:
+		v.At = c.now.Add(reportWait)
+	case status.Reason != nil && status.GetReason() == mesos.REASON_EXECUTOR_TERMINATED:
+		v.Reason = ReasonExecutorTerminated
+		v.Message += "; the executor on the node ended and its pods with it, and they are not started again by themselves: delete the pod, its controller makes a new one"
+	}
+	return v
+}
+
+// camel turns GONE_BY_OPERATOR into GoneByOperator.
+func camel(name string) string {
+	var b strings.Builder
+	for _, word := range strings.Split(strings.ToLower(name), "_") {
+		if word != "" {
+			b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+		}
+	}
+	return b.String()
+}
+
+// judge fails a bound pod whose task has ended and on which nobody reports. It is called at the task's end, at each
+// change of the pod, and when the verdict's time has come. A pod that is not bound keeps the verdict: the binding may be
+// seen later than the task's end.
+func (c *Core) judge(pod *corev1.Pod, task *tasks.Task) {
+	if pod.Spec.NodeName == "" || task.Verdict.Reason == "" {
+		return
+	}
+	mine := pod.Annotations[messages.AnnotationTaskID] == task.ID
+	if mine && !tasks.Ended(pod) {
+		if c.now.Before(task.Verdict.At) {
+			c.verdicts[task.ID] = task
+			return
+		}
+		if pod.DeletionTimestamp != nil {
+			c.note(task.ID, fmt.Sprintf("pod %s/%s is being deleted and its task has ended (%s); if no kubelet finishes it, delete it with --force",
+				pod.Namespace, pod.Name, tasks.Name(task.State)))
+		} else {
+			c.do(FailPod{Pod: pod, Reason: task.Verdict.Reason, Message: task.Verdict.Message,
+				Why: "the task ended as " + tasks.Name(task.State) + " and nobody else reports on the pod"})
+		}
+	}
+	delete(c.verdicts, task.ID)
+	task.Verdict = tasks.Verdict{}
+}
+
+// dueVerdicts looks again at pods whose reporters had their time.
+func (c *Core) dueVerdicts() {
+	for _, id := range due(c.verdicts, c.now, func(t *tasks.Task) time.Time { return t.Verdict.At }) {
+		task := c.verdicts[id]
+		if pod := c.pods[task.UID]; pod != nil {
+			c.judge(pod, task)
+		} else {
+			delete(c.verdicts, id)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package core_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mesopod/mesopod/scheduler/core"
+)
+
+// tell puts an effect into one line.
+func tell(effect core.Effect) string {
+	what, why := "", ""
+	switch e := effect.(type) {
+	case core.Accept:
+		what, why = fmt.Sprintf("accept %s offers=%v refuse=%g", e.AgentID, e.OfferIDs, e.RefuseSeconds), e.Why
+		for _, task := range e.Tasks {
+			what += fmt.Sprintf(" %s(%g,%g)", task.TaskID.Value, task.Resources[0].Scalar.Value, task.Resources[1].Scalar.Value)
+		}
+	case core.Decline:
+		what, why = fmt.Sprintf("decline %v refuse=%g", e.OfferIDs, e.RefuseSeconds), e.Why
+	case core.Revive:
+		what, why = "revive", e.Why
+	case core.Acknowledge:
+		what, why = fmt.Sprintf("acknowledge %s %s agent=%s", e.TaskID, e.UUID, e.AgentID), e.Why
+	case core.Kill:
+		what, why = fmt.Sprintf("kill %s agent=%s", e.TaskID, e.AgentID), e.Why
+		if e.Grace >= 0 {
+			what += " grace=" + e.Grace.String()
+		}
+	case core.Reconcile:
+		what, why = fmt.Sprintf("reconcile %v", e.Tasks), e.Why
+	case core.LookUpAgent:
+		what, why = "look-up-agent "+e.AgentID, e.Why
+	case core.StoreFrameworkID:
+		what, why = "store-framework-id "+e.FrameworkID, e.Why
+	case core.StoreNode:
+		what, why = fmt.Sprintf("store-node %s cpu=%s mem=%s", e.Node.Name, e.Node.Status.Capacity.Cpu(), e.Node.Status.Capacity.Memory()), e.Why
+	case core.DeleteNode:
+		what, why = "delete-node "+e.Node, e.Why
+	case core.KeepAlive:
+		what, why = fmt.Sprintf("keep-alive %s on=%t", e.Node, e.On), e.Why
+	case core.PodEvent:
+		what, why = fmt.Sprintf("pod-event %s %s %s", e.Pod.Name, e.Type, e.Reason), e.Note
+	case core.FailPod:
+		what, why = fmt.Sprintf("fail-pod %s %s %q", e.Pod.Name, e.Reason, e.Message), e.Why
+	case core.ReserveDone:
+		what, why = fmt.Sprintf("reserve-done %d", e.Request), e.Refusal
+	case core.BindDone:
+		what, why = fmt.Sprintf("bind-done %d err=%v", e.Request, e.Err), e.Why
+	case core.PoolChanged:
+		what = "pool"
+		for _, node := range slices.Sorted(maps.Keys(e.Views)) {
+			view := e.Views[node]
+			if view == nil {
+				what += " " + node + "=nothing"
+				continue
+			}
+			what += fmt.Sprintf(" %s=(%g,%d", node, float64(view.Free.CPUs)/1000, view.Free.MemMB)
+			if view.NeedsExecutor {
+				what += " after the executor"
+			}
+			what += ")"
+		}
+	case core.Note:
+		what, why = strings.TrimRight("note "+e.TaskID, " "), e.Why
+	}
+	if why == "" {
+		return what
+	}
+	return fmt.Sprintf("%-60s why: %s", what, why)
+}

@@ -1,0 +1,129 @@
+package procure
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/offers"
+)
+
+// The least that a task asks for: Mesos refuses a task without resources, and an offer below this is not made.
+const (
+	// LeastMilliCPUs in thousandths of a core.
+	LeastMilliCPUs = 10
+	// LeastMemMB in MiB.
+	LeastMemMB = 32
+)
+
+// Config is what procurement knows beside pod and agent. Equal configurations make equal ExecutorInfos.
+type Config struct {
+	// Executor is the executor's fixed share of each agent.
+	Executor messages.Resources
+	// KeeperURI is where the fetcher finds mesopod-keeper: a path on the agent's host or an http(s) URL.
+	KeeperURI string
+	// BundleDir is where the keeper finds or puts the bundle, on the agent's host.
+	BundleDir string
+	// User runs the executor; empty leaves it to the framework's user.
+	User string
+	// DefaultCPUs (cores) and DefaultMemMB (MiB) are what a pod without any request of that resource takes.
+	DefaultCPUs, DefaultMemMB float64
+}
+
+// Need is what one pod takes from an agent: comparable, computed once per scheduling cycle.
+type Need = offers.Need
+
+// NeedOf is the pod's effective request, with init containers, sidecars and overhead, in the amounts of Mesos: at
+// least 0.01 cpus and 32 MB, defaults where the pod asks for nothing, and its host ports. The error is
+// errdefs.ErrInvalid and says in one sentence what is not supported.
+func NeedOf(pod *corev1.Pod, cfg Config) (Need, error) {
+	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
+		return Need{}, fmt.Errorf("pods of operating system %q are not supported, the agents run linux: %w", pod.Spec.OS.Name, errdefs.ErrInvalid)
+	}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	need := Need{}
+	need.CPUs = ceil(requests, corev1.ResourceCPU, 1, cfg.DefaultCPUs*1000)
+	need.MemMB = ceil(requests, corev1.ResourceMemory, 1<<20, cfg.DefaultMemMB)
+	need.DiskMB = ceil(requests, corev1.ResourceEphemeralStorage, 1<<20, 0)
+	need.CPUs = max(need.CPUs, LeastMilliCPUs)
+	need.MemMB = max(need.MemMB, LeastMemMB)
+	if limit, all := limitOf(pod, corev1.ResourceMemory); all {
+		if mem := divideUp(limit, 1<<20); mem > need.MemMB {
+			need.MemLimitMB = mem
+		}
+	}
+	need.Ports = hostPorts(pod)
+	return need, nil
+}
+
+// ceil is the amount of a resource in units, rounded up; other when the list has none of it.
+func ceil(list corev1.ResourceList, name corev1.ResourceName, unit int64, other float64) int64 {
+	amount, found := list[name]
+	if !found || amount.IsZero() {
+		return int64(math.Ceil(other))
+	}
+	if name == corev1.ResourceCPU {
+		return amount.MilliValue()
+	}
+	return divideUp(amount, unit)
+}
+
+func divideUp(amount resource.Quantity, unit int64) int64 {
+	value := amount.Value()
+	if value <= 0 {
+		return 0
+	}
+	return (value-1)/unit + 1
+}
+
+// hostPorts are the ports of the host that the pod's containers ask for. Mesos knows neither protocols nor addresses:
+// a port asked for over TCP and UDP is one port.
+func hostPorts(pod *corev1.Pod) offers.PortSet {
+	var ports []uint16
+	add := func(containers []corev1.Container) {
+		for i := range containers {
+			for _, port := range containers[i].Ports {
+				if port.HostPort > 0 && port.HostPort <= math.MaxUint16 {
+					ports = append(ports, uint16(port.HostPort))
+				}
+			}
+		}
+	}
+	add(pod.Spec.InitContainers)
+	add(pod.Spec.Containers)
+	return offers.NewPortSet(ports...)
+}
+
+// What Fits answers: constant texts, since kube-scheduler counts nodes by text.
+const (
+	NoOffer    = "no offer from the agent"
+	FewCPUs    = "too few cpus on offer"
+	LittleMem  = "too little memory on offer"
+	LittleDisk = "too little disk on offer"
+	PortTaken  = "a host port is not on offer"
+)
+
+// Fits tells why a need does not fit what is on offer: one of few constant texts, or "" when it fits. A nil view is
+// an agent without offers.
+func Fits(view *offers.View, need Need) (why string) {
+	if view == nil {
+		return NoOffer
+	}
+	need = need.On(view.Limits)
+	switch {
+	case need.CPUs > view.Free.CPUs:
+		return FewCPUs
+	case need.MemMB > view.Free.MemMB:
+		return LittleMem
+	case need.DiskMB > view.Free.DiskMB && need.DiskMB > 0:
+		return LittleDisk
+	case !view.Ports.Has(need.Ports):
+		return PortTaken
+	}
+	return ""
+}

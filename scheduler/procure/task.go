@@ -1,0 +1,170 @@
+package procure
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/offers"
+)
+
+// Role is the one role that offers are taken of.
+const Role = "*"
+
+// shutdownGrace is how long the agent lets the executor end its pods at a SHUTDOWN.
+const shutdownGrace = 60 * time.Second
+
+// Launch is one pod and where it goes.
+type Launch struct {
+	FrameworkID   string
+	AgentID, Node string
+	// OfferIDs are the offers of the ACCEPT.
+	OfferIDs []string
+	Attempt  int
+	Pod      *corev1.Pod
+	// Need is the pod's need on that agent (Need.On).
+	Need Need
+	// Limits: the agent knows task limits.
+	Limits bool
+}
+
+// Task is the TaskInfo of a launch. The pod is not written to. The error is errdefs.ErrInvalid and names what does not
+// fit into a launch.
+func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
+	id := messages.TaskID(l.Pod.UID, l.Attempt)
+	pod := *l.Pod
+	pod.Annotations = maps.Clone(pod.Annotations)
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, map[string]string{
+		messages.AnnotationBindingHost: l.Node,
+		messages.AnnotationTaskID:      id,
+		messages.AnnotationAgentID:     l.AgentID,
+		messages.AnnotationOfferID:     strings.Join(l.OfferIDs, ","),
+		messages.AnnotationExecutorID:  messages.ExecutorID,
+	})
+	data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: l.Node, Pod: &pod})
+	if err != nil {
+		return mesos.TaskInfo{}, fmt.Errorf("launch pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	name := messages.TaskName(pod.Namespace, pod.Name)
+	task := mesos.TaskInfo{
+		Name: name, TaskID: mesos.TaskID{Value: id}, AgentID: mesos.AgentID{Value: l.AgentID},
+		Resources: resources(l.Need),
+		Executor:  Executor(cfg, l.FrameworkID),
+		Labels:    labels(&pod),
+		Discovery: &mesos.DiscoveryInfo{Visibility: mesos.CLUSTER, Name: &name},
+		Data:      data,
+	}
+	if l.Limits {
+		task.Limits = limits(&pod, l.Need)
+	}
+	return task, nil
+}
+
+// Executor is the ExecutorInfo of every task: nothing of the pod or the agent is in it, and no secret.
+func Executor(cfg Config, frameworkID string) *mesos.ExecutorInfo {
+	command := "exec ./mesopod-keeper --bundle-dir=" + quote(cfg.BundleDir)
+	info := &mesos.ExecutorInfo{
+		Type:        mesos.ExecutorInfo_CUSTOM,
+		ExecutorID:  mesos.ExecutorID{Value: messages.ExecutorID},
+		FrameworkID: &mesos.FrameworkID{Value: frameworkID},
+		Name:        ptr("mesopod executor"),
+		Source:      ptr("mesopod"),
+		Command: &mesos.CommandInfo{
+			Shell: ptr(true), Value: &command,
+			URIs: []mesos.CommandInfo_URI{{Value: cfg.KeeperURI, Executable: ptr(true), Extract: ptr(false)}},
+		},
+		Resources: []mesos.Resource{
+			scalar("cpus", round(cfg.Executor.CPUs)),
+			scalar("mem", round(cfg.Executor.MemMB)),
+		},
+		ShutdownGracePeriod: &mesos.DurationInfo{Nanoseconds: shutdownGrace.Nanoseconds()},
+	}
+	if cfg.User != "" {
+		info.Command.User = ptr(cfg.User)
+	}
+	return info
+}
+
+// ExecutorShare is the executor's share in whole amounts, rounded up.
+func ExecutorShare(cfg Config) offers.Amounts {
+	return offers.Amounts{CPUs: int64(math.Ceil(round(cfg.Executor.CPUs) * 1000)), MemMB: int64(math.Ceil(cfg.Executor.MemMB))}
+}
+
+// quote makes a folder safe for the shell that runs the command; a plain one stays as it is.
+func quote(path string) string {
+	plain := func(r rune) bool {
+		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("/._-", r)
+	}
+	if path != "" && strings.IndexFunc(path, func(r rune) bool { return !plain(r) }) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+// resources are the task's resources. Ports of one range ride one range.
+func resources(need Need) []mesos.Resource {
+	list := []mesos.Resource{
+		scalar("cpus", float64(need.CPUs)/1000),
+		scalar("mem", float64(need.MemMB)),
+	}
+	if need.DiskMB > 0 {
+		list = append(list, scalar("disk", float64(need.DiskMB)))
+	}
+	ranges := &mesos.Value_Ranges{}
+	for _, port := range need.Ports.All() {
+		number := uint64(port)
+		if last := len(ranges.Range) - 1; last >= 0 && ranges.Range[last].End+1 == number {
+			ranges.Range[last].End = number
+			continue
+		}
+		ranges.Range = append(ranges.Range, mesos.Value_Range{Begin: number, End: number})
+	}
+	if len(ranges.Range) > 0 {
+		list = append(list, mesos.Resource{Name: "ports", Type: mesos.RANGES.Enum(), Ranges: ranges, AllocationInfo: allocation()})
+	}
+	return list
+}
+
+// scalar is an unreserved amount. The field role stays empty, which means "*" in both of Mesos' resource formats.
+func scalar(name string, value float64) mesos.Resource {
+	return mesos.Resource{Name: name, Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: value}, AllocationInfo: allocation()}
+}
+
+func allocation() *mesos.Resource_AllocationInfo {
+	return &mesos.Resource_AllocationInfo{Role: ptr(Role)}
+}
+
+// round keeps the three decimals that Mesos keeps.
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// labels tell an operator in Mesos' UI whose task it is: namespace, pod, uid, owner, and the pod's app labels.
+func labels(pod *corev1.Pod) *mesos.Labels {
+	list := &mesos.Labels{}
+	add := func(key, value string) { list.Labels = append(list.Labels, mesos.Label{Key: key, Value: ptr(value)}) }
+	add("namespace", pod.Namespace)
+	add("pod", pod.Name)
+	add("uid", string(pod.UID))
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		add("owner", owner.Kind+"/"+owner.Name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Labels)) {
+		if key == "app" || strings.HasPrefix(key, "app.kubernetes.io/") {
+			add(key, pod.Labels[key])
+		}
+	}
+	return list
+}
+
+func ptr[T any](v T) *T { return &v }
