@@ -1,0 +1,129 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/mesosconn"
+)
+
+// Config is all that an operator decides. DefaultConfig has a value for each field that needs one, but Master.
+type Config struct {
+	// Kubeconfig is the path of a kubeconfig file. Empty means the service account of the pod the scheduler runs in.
+	Kubeconfig string
+	// Master is a list of Mesos masters: host:port,host:port, or URLs.
+	Master string
+	// Role that the framework takes offers of. Only "*" is supported.
+	Role string
+	// FrameworkName and Principal identify the framework in Mesos. Principal may be empty.
+	FrameworkName, Principal string
+	// User that executors run as on agents.
+	User string
+	// FailoverTimeout is how long Mesos keeps the framework's tasks while no scheduler is there.
+	FailoverTimeout time.Duration
+	// Hostname and WebUIURL are what Mesos' pages show and link to. Both may be empty.
+	Hostname, WebUIURL string
+	// KeeperURI is where agents fetch mesopod-keeper: an absolute path on the agents, or an http(s) URL. Empty means the
+	// file mesopod-keeper in BundleDir.
+	KeeperURI string
+	// BundleDir is the folder of mesopod's programs on the agents.
+	BundleDir string
+	// ExecutorResources is the executor's own share on each agent that runs pods.
+	ExecutorResources messages.Resources
+	// SchedulerNames are the values of spec.schedulerName that are ours.
+	SchedulerNames []string
+}
+
+// DefaultConfig is what the flags default to.
+func DefaultConfig() Config {
+	return Config{
+		Role:              "*",
+		FrameworkName:     "mesopod",
+		User:              "root",
+		FailoverTimeout:   7 * 24 * time.Hour,
+		BundleDir:         "/opt/mesopod",
+		ExecutorResources: messages.Resources{CPUs: 0.5, MemMB: 256},
+		SchedulerNames:    []string{messages.DefaultSchedulerName},
+	}
+}
+
+// Check tells all faults together, as errdefs.ErrInvalid.
+func (c Config) Check() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if _, err := mesosconn.ParseMasters(c.Master); err != nil {
+		faults = append(faults, err)
+	}
+	if c.Role != "*" {
+		fault("role %q: only role * is supported yet", c.Role)
+	}
+	if c.FrameworkName == "" {
+		fault("framework name is empty")
+	}
+	if c.User == "" {
+		fault("user is empty: Mesos starts executors as some user")
+	}
+	if c.FailoverTimeout < time.Minute {
+		fault("failover timeout %s is under 1m: Mesos would kill all pods soon after the scheduler stops", c.FailoverTimeout)
+	}
+	if uri := c.keeperURI(); !strings.HasPrefix(uri, "/") && !strings.HasPrefix(uri, "http://") && !strings.HasPrefix(uri, "https://") {
+		fault("keeper URI %q is neither an absolute path on the agents nor an http(s) URL", uri)
+	}
+	if !strings.HasPrefix(c.BundleDir, "/") {
+		fault("bundle folder %q is not an absolute path", c.BundleDir)
+	}
+	if r := c.ExecutorResources; r.CPUs < 0.01 || r.MemMB < 32 || r.DiskMB < 0 {
+		fault("executor resources %s: at least 0.01 cpus and 32 MB are needed", r)
+	}
+	if len(c.SchedulerNames) == 0 {
+		fault("no scheduler name")
+	}
+	for i, name := range c.SchedulerNames {
+		if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+			fault("scheduler name %q: %s", name, strings.Join(wrong, "; "))
+		}
+		if slices.Contains(c.SchedulerNames[:i], name) {
+			fault("scheduler name %q is named twice", name)
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("scheduler configuration: %w: %w", errdefs.ErrInvalid, errors.Join(faults...))
+}
+
+func (c Config) keeperURI() string {
+	if c.KeeperURI == "" {
+		return path.Join(c.BundleDir, "mesopod-keeper")
+	}
+	return c.KeeperURI
+}
+
+func (c Config) core() core.Config {
+	return core.Config{
+		ExecutorResources: c.ExecutorResources,
+		KeeperURI:         c.keeperURI(),
+		BundleDir:         c.BundleDir,
+		SchedulerNames:    c.SchedulerNames,
+		User:              c.User,
+	}
+}
+
+func (c Config) mesos() mesosconn.Config {
+	return mesosconn.Config{
+		Master: c.Master,
+		Framework: mesosconn.Framework{
+			User: c.User, Name: c.FrameworkName, Principal: c.Principal,
+			Hostname: c.Hostname, WebUIURL: c.WebUIURL, FailoverTimeout: c.FailoverTimeout,
+		},
+	}
+}

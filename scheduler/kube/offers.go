@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/offers"
+	"github.com/mesopod/mesopod/scheduler/procure"
+)
+
+// OffersName names the plugin that filters by offers and reserves from them.
+const OffersName = "MesosOffers"
+
+// offersPlugin answers from the published views and asks the core to reserve.
+type offersPlugin struct{ s *Scheduler }
+
+var _ interface {
+	fwk.PreFilterPlugin
+	fwk.FilterPlugin
+	fwk.ReservePlugin
+	fwk.EnqueueExtensions
+	fwk.SignPlugin
+} = offersPlugin{}
+
+// Name returns OffersName.
+func (offersPlugin) Name() string { return OffersName }
+
+// need is the pod's need in the cycle's state: computed once, read for each node.
+type need struct{ procure.Need }
+
+// Clone returns the need itself: it is never written to.
+func (n need) Clone() fwk.StateData { return n }
+
+const needKey fwk.StateKey = OffersName
+
+// PreFilter computes what the pod needs. A pod that cannot be run at all is told so here, once.
+func (p offersPlugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	n, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	state.Write(needKey, need{n})
+	return nil, nil
+}
+
+// PreFilterExtensions is nil: the need does not depend on other pods.
+func (offersPlugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter tells whether the pod fits what is on offer on the node. Evicting pods changes nothing on offer at once, so a
+// refusal is not one that preemption could mend.
+func (p offersPlugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	data, err := state.Read(needKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if why := procure.Fits(p.view(info.Node().Name), data.(need).Need); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	return nil
+}
+
+func (p offersPlugin) view(node string) *offers.View {
+	if view, ok := p.s.views.Load(node); ok {
+		return view.(*offers.View)
+	}
+	return nil
+}
+
+// Reserve asks the core for the pod's resources. No event may come of a refusal by itself, so the pod is woken after a
+// pause.
+func (p offersPlugin) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	a, err := p.s.ask(ctx, func(request uint64) core.Event {
+		return core.Reserve{Request: request, Pod: pod, Node: node}
+	})
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if a.refusal != "" {
+		p.s.refused.Store(pod.UID, nil)
+		p.s.wake.refused(pod.UID)
+		return fwk.NewStatus(fwk.Unschedulable, a.refusal)
+	}
+	return nil
+}
+
+// Unreserve gives back what was reserved and not launched. While the scheduler stops nothing is given back: what is
+// under way is found again by reconciliation.
+func (p offersPlugin) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	if ctx.Err() == nil {
+		p.s.post(core.Unreserve{UID: pod.UID})
+	}
+}
+
+// SignPod tells which pods are equal to this plugin.
+func (p offersPlugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	n, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
+	}
+	// The ports of a need are bytes, which the signature's JSON would not keep apart: the stock signer has them.
+	ports := fwk.SignFragment{Key: fwk.HostPortsSignerName, Value: fwk.HostPortsSigner(pod)}
+	n.Ports = ""
+	return []fwk.SignFragment{{Key: OffersName, Value: n}, ports}, nil
+}
+
+// EventsToRegister names what may make room: our own event, and pods that leave.
+func (p offersPlugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: poolEvent, QueueingHintFn: p.hint},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}},
+	}, nil
+}
+
+// hint wakes a pod if it fits one of the views that changed, or was refused a reservation.
+func (p offersPlugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
+	change, ok := object.(*poolChange)
+	if !ok {
+		return fwk.Queue, nil
+	}
+	if _, refused := change.refused[pod.UID]; refused {
+		return fwk.Queue, nil
+	}
+	n, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	if err != nil {
+		return fwk.QueueSkip, nil // no offer can help this pod
+	}
+	for _, view := range change.views {
+		if procure.Fits(view, n) == "" {
+			return fwk.Queue, nil
+		}
+	}
+	return fwk.QueueSkip, nil
+}

@@ -1,0 +1,116 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+
+	"github.com/mesopod/mesopod/scheduler/offers"
+)
+
+// poolEvent says that more is on offer. No informer stands behind its name: kube-scheduler takes it and waits for us to
+// raise it.
+var poolEvent = fwk.ClusterEvent{Resource: "offers.v1.k8s.mesosphere.io", ActionType: fwk.Add}
+
+// poolChange is what poolEvent carries to the hints. kube-scheduler's log wants an object.
+type poolChange struct {
+	metav1.ObjectMeta
+	views map[string]*offers.View
+	// refused are pods that were refused a reservation: they are woken whatever is on offer.
+	refused map[types.UID]struct{}
+}
+
+// waker gathers changes of the pool and raises one event per window for all of them: each event visits every pod that
+// waits, so an event per change would not keep up.
+type waker struct {
+	window time.Duration
+	// pause is how long a pod waits that was refused a reservation. kube-scheduler's own back-off does not hold it, and
+	// the core may refuse it for a reason that Filter never sees, as while an earlier launch of it is not resolved.
+	pause  time.Duration
+	signal chan struct{} // buffer 1: something is pending
+
+	mu      sync.Mutex
+	pending *poolChange
+	paused  map[types.UID]struct{} // refused, and not yet pending
+}
+
+func newWaker(window, pause time.Duration) *waker {
+	return &waker{window: window, pause: pause, signal: make(chan struct{}, 1), paused: map[types.UID]struct{}{}}
+}
+
+// changed notes what is on offer now. Nodes without offers wake nobody.
+func (w *waker) changed(views map[string]*offers.View) {
+	w.note(func(c *poolChange) {
+		for node, view := range views {
+			if view == nil {
+				delete(c.views, node)
+				continue
+			}
+			c.views[node] = view
+		}
+	})
+}
+
+// refused wakes a pod after the pause, together with all that were refused meanwhile.
+func (w *waker) refused(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.paused[uid] = struct{}{}
+	if len(w.paused) > 1 {
+		return // the first one has set the clock
+	}
+	time.AfterFunc(w.pause, func() {
+		w.note(func(c *poolChange) {
+			maps.Copy(c.refused, w.paused)
+			clear(w.paused)
+		})
+	})
+}
+
+func (w *waker) note(add func(*poolChange)) {
+	w.mu.Lock()
+	if w.pending == nil {
+		w.pending = &poolChange{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, views: map[string]*offers.View{}, refused: map[types.UID]struct{}{}}
+	}
+	add(w.pending)
+	w.mu.Unlock()
+	select {
+	case w.signal <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+func (w *waker) take() *poolChange {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change := w.pending
+	w.pending = nil
+	return change
+}
+
+// run raises the event until ctx ends: at once after a quiet time, else once per window.
+func (w *waker) run(ctx context.Context, q queue.SchedulingQueue) {
+	logger := klog.FromContext(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.signal:
+		}
+		if change := w.take(); change != nil && len(change.views)+len(change.refused) > 0 {
+			q.MoveAllToActiveOrBackoffQueue(logger, poolEvent, nil, change, nil)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(w.window):
+		}
+	}
+}

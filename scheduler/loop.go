@@ -1,0 +1,130 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/golang/glog"
+
+	"github.com/mesopod/mesopod/scheduler/core"
+)
+
+// recentSteps is how many steps are kept for people.
+const recentSteps = 256
+
+// Step is one step of the core, kept for pages and reports.
+type Step struct {
+	Time    time.Time
+	Event   core.Event
+	Effects []core.Effect
+}
+
+// loop owns the core: it takes events one by one and hands out the effects. No other goroutine touches the core.
+type loop struct {
+	core     *core.Core
+	dispatch func(core.Effect)
+
+	// inbox has a buffer so that a burst of one stream's events does not wait for each step.
+	inbox chan core.Event
+	asks  chan func()
+	ended chan struct{}
+	ready chan struct{}
+
+	// Of the loop's goroutine alone.
+	recent               []Step
+	next                 int
+	idStored, podsSynced bool
+}
+
+func newLoop(c *core.Core, dispatch func(core.Effect)) *loop {
+	return &loop{
+		core: c, dispatch: dispatch,
+		inbox: make(chan core.Event, 256), asks: make(chan func()),
+		ended: make(chan struct{}), ready: make(chan struct{}),
+	}
+}
+
+// post hands an event to the core. After the loop has ended events go nowhere.
+func (l *loop) post(event core.Event) {
+	select {
+	case l.inbox <- event:
+	case <-l.ended:
+	}
+}
+
+// ask runs read in the loop's goroutine, between two steps.
+func (l *loop) ask(ctx context.Context, read func()) error {
+	done := make(chan struct{})
+	select {
+	case l.asks <- func() { read(); close(done) }:
+		<-done
+		return nil
+	case <-l.ended:
+		return context.Canceled
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *loop) run(ctx context.Context) error {
+	defer close(l.ended)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		var tick <-chan time.Time
+		if at, waits := l.core.NextDeadline(); waits {
+			// Never without a pause, should a deadline stay in the past.
+			timer.Reset(max(time.Until(at), time.Millisecond))
+			tick = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case event := <-l.inbox:
+			l.step(event)
+		case <-tick:
+			l.step(core.Tick{})
+		case read := <-l.asks:
+			read()
+		}
+	}
+}
+
+func (l *loop) step(event core.Event) {
+	now := time.Now()
+	if glog.V(2) {
+		glog.Infof("step %s", describeEvent(event))
+	}
+	effects := l.core.Step(now, event)
+	l.keep(Step{Time: now, Event: event, Effects: effects})
+	for _, effect := range effects {
+		if glog.V(1) {
+			glog.Info(describeEffect(effect))
+		}
+		l.dispatch(effect)
+	}
+	switch event.(type) {
+	case core.FrameworkIDStored:
+		l.idStored = true
+	case core.PodsSynced:
+		l.podsSynced = true
+	default:
+		return
+	}
+	if l.idStored && l.podsSynced {
+		select {
+		case <-l.ready:
+		default:
+			close(l.ready)
+		}
+	}
+}
+
+func (l *loop) keep(s Step) {
+	if len(l.recent) < recentSteps {
+		l.recent = append(l.recent, s)
+		return
+	}
+	l.recent[l.next] = s
+	l.next = (l.next + 1) % recentSteps
+}

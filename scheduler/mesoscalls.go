@@ -1,0 +1,79 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/golang/glog"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/mesosconn"
+)
+
+// callMesos makes the call that an effect stands for.
+func callMesos(ctx context.Context, conn *mesosconn.Conn, effect core.Effect) error {
+	switch e := effect.(type) {
+	case core.Accept:
+		return conn.Accept(ctx, e)
+	case core.Decline:
+		return conn.Decline(ctx, e)
+	case core.Revive:
+		return conn.Revive(ctx)
+	case core.Acknowledge:
+		return conn.Acknowledge(ctx, e)
+	case core.Kill:
+		return conn.Kill(ctx, e)
+	case core.Reconcile:
+		return conn.Reconcile(ctx, e)
+	}
+	return fmt.Errorf("%T is no call to Mesos: %w", effect, errdefs.ErrInvalid)
+}
+
+// caller makes calls to Mesos one after the other, so that they reach the master in the order of the effects.
+type caller struct {
+	calls   *queue[core.Effect]
+	lookUps *queue[core.LookUpAgent]
+	post    func(core.Event)
+	do      func(context.Context, core.Effect) error
+	find    func(context.Context, []string) (map[string]core.Agent, error)
+}
+
+func (c *caller) runCalls(ctx context.Context) error {
+	return c.calls.drain(ctx, func(ctx context.Context, effects []core.Effect) {
+		for _, effect := range effects {
+			if err := c.do(ctx, effect); err != nil && ctx.Err() == nil {
+				glog.Warningf("fail call effect=%T reason=%q", effect, err)
+				c.post(core.CallFailed{Effect: effect, Err: err})
+			}
+		}
+	})
+}
+
+// runLookUps asks for all agents that were wanted meanwhile in one call: its answer holds every agent of the cluster.
+func (c *caller) runLookUps(ctx context.Context) error {
+	return c.lookUps.drain(ctx, func(ctx context.Context, wanted []core.LookUpAgent) {
+		ids := make([]string, len(wanted))
+		for i, w := range wanted {
+			ids[i] = w.AgentID
+		}
+		found, err := c.find(ctx, ids)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			glog.Warningf("fail look-up agents=%d reason=%q", len(ids), err)
+		}
+		for _, w := range wanted {
+			if agent, ok := found[w.AgentID]; ok {
+				c.post(core.AgentFound{Agent: agent})
+				continue
+			}
+			why := err
+			if why == nil {
+				why = fmt.Errorf("agent %s is not registered: %w", w.AgentID, errdefs.ErrNotFound)
+			}
+			c.post(core.CallFailed{Effect: w, Err: why})
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package mesosconn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang/glog"
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	"github.com/mesos/mesos-go/api/v1/lib/master"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/core"
+)
+
+// LookUpAgents asks the leading master about agents, by id, in one call of the operator API however many they are. An
+// agent that the master does not know is missing in the answer.
+func (c *Conn) LookUpAgents(ctx context.Context, ids []string) (map[string]core.Agent, error) {
+	sub, _ := c.current()
+	if sub == nil {
+		return nil, fmt.Errorf("GET_AGENTS: not subscribed: %w", errdefs.ErrUnavailable)
+	}
+	agents, err := c.getAgents(ctx, sub)
+	if err != nil {
+		return nil, fmt.Errorf("GET_AGENTS at %s: %w", sub.master.Host, err)
+	}
+	wanted := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	var mu sync.Mutex // guards found
+	found := make(map[string]core.Agent, len(wanted))
+	var group errgroup.Group
+	group.SetLimit(askAtOnce)
+	for i := range agents {
+		a := &agents[i]
+		if id := a.AgentInfo.ID; id == nil || !wanted[id.Value] {
+			continue
+		}
+		group.Go(func() error {
+			agent := agentOf(a)
+			agent.Limits = agent.Limits && c.canLimit(ctx, sub.master.Scheme, a.GetPID())
+			mu.Lock()
+			defer mu.Unlock()
+			found[agent.ID] = agent
+			return nil
+		})
+	}
+	_ = group.Wait() // none of them fails
+	return found, nil
+}
+
+// askAtOnce is how many agents are asked at the same time, askTimeout how long each has.
+const (
+	askAtOnce  = 16
+	askTimeout = 3 * time.Second
+)
+
+// canLimit asks the agent itself which isolators it runs. The capability only tells that it understands task limits; it
+// drops tasks that have them unless it isolates cpus and memory by cgroups. An agent that does not answer is believed.
+func (c *Conn) canLimit(ctx context.Context, scheme, pid string) bool {
+	process, host, found := strings.Cut(pid, "@")
+	if !found {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	address := url.URL{Scheme: scheme, Host: host, Path: "/" + process + "/flags"}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return true
+	}
+	response, err := c.calls.Do(request)
+	if err != nil {
+		glog.V(1).Infof("ask agent=%s reason=%q", pid, err)
+		return true
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Flags struct {
+			Isolation *string `json:"isolation"`
+		} `json:"flags"`
+	}
+	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&answer) != nil || answer.Flags.Isolation == nil {
+		glog.V(1).Infof("ask agent=%s status=%q", pid, response.Status)
+		return true
+	}
+	isolators := strings.Split(*answer.Flags.Isolation, ",")
+	all := slices.Contains(isolators, "cgroups/all")
+	return all || slices.Contains(isolators, "cgroups/cpu") && slices.Contains(isolators, "cgroups/mem")
+}
+
+func (c *Conn) getAgents(ctx context.Context, sub *subscription) ([]master.Response_GetAgents_Agent, error) {
+	body, err := (&master.Call{Type: master.Call_GET_AGENTS}).Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w: %w", errdefs.ErrInvalid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	request, err := newRequest(ctx, sub.master, operatorPath, body)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.calls.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		kind := errdefs.ErrUnavailable
+		if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+			kind = errdefs.ErrRefused
+		}
+		return nil, fmt.Errorf("%w: %s: %s", kind, response.Status, bodyText(response))
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+	}
+	var answer master.Response
+	if err := answer.Unmarshal(data); err != nil {
+		return nil, fmt.Errorf("answer of %d bytes: %w: %w", len(data), errdefs.ErrInvalid, err)
+	}
+	if answer.GetAgents == nil {
+		return nil, fmt.Errorf("answer without agents: %w", errdefs.ErrInvalid)
+	}
+	return answer.GetAgents.Agents, nil
+}
+
+func agentOf(a *master.Response_GetAgents_Agent) core.Agent {
+	agent := core.Agent{
+		ID:         a.AgentInfo.ID.Value,
+		Hostname:   a.AgentInfo.Hostname,
+		Attributes: a.AgentInfo.Attributes,
+		Domain:     a.AgentInfo.Domain,
+		Total:      unreserved(a.TotalResources),
+	}
+	for _, capability := range a.Capabilities {
+		if capability.Type == mesos.AgentInfo_Capability_TASK_RESOURCE_LIMITS {
+			agent.Limits = true
+		}
+	}
+	return agent
+}
+
+// unreserved sums what role "*" may use: neither reserved, in the old or the new notation, nor revocable, nor a disk or
+// volume of its own.
+func unreserved(resources []mesos.Resource) messages.Resources {
+	var total messages.Resources
+	for i := range resources {
+		r := &resources[i]
+		reserved := len(r.Reservations) > 0 || r.Reservation != nil || (r.Role != nil && *r.Role != "*")
+		if reserved || r.Revocable != nil || r.Disk != nil || r.Scalar == nil {
+			continue
+		}
+		switch r.Name {
+		case "cpus":
+			total.CPUs += r.Scalar.Value
+		case "mem":
+			total.MemMB += r.Scalar.Value
+		case "disk":
+			total.DiskMB += r.Scalar.Value
+		}
+	}
+	return total
+}

@@ -1,0 +1,200 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/golang/glog"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/kube"
+	"github.com/mesopod/mesopod/scheduler/mesosconn"
+)
+
+// Deps are what a scheduler may be given instead of making it itself.
+type Deps struct {
+	// Client of the API server. Nil: one is made from Config.Kubeconfig.
+	Client kubernetes.Interface
+}
+
+// Scheduler is the framework scheduler. See the package comment.
+type Scheduler struct {
+	client   kubernetes.Interface
+	loop     *loop
+	kube     *kube.Scheduler
+	conn     *mesosconn.Conn
+	caller   *caller
+	writer   *writer
+	keeper   *keeper
+	pods     *podFeed
+	synced   func() bool // the pod feed has seen the first list
+	events   events.EventBroadcaster
+	recorder events.EventRecorder
+}
+
+// New checks the configuration and builds a scheduler that is not yet running. Faults are told together, as
+// errdefs.ErrInvalid.
+func New(cfg Config, deps Deps) (*Scheduler, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	client := deps.Client
+	if client == nil {
+		var err error
+		if client, err = newClient(cfg.Kubeconfig); err != nil {
+			return nil, err
+		}
+	}
+	s := &Scheduler{client: client}
+	s.loop = newLoop(core.New(cfg.core()), s.dispatch)
+	var err error
+	s.kube, err = kube.New(
+		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cfg.core().Procure()},
+		kube.Deps{Post: s.loop.post})
+	if err != nil {
+		return nil, err
+	}
+	if s.conn, err = mesosconn.New(cfg.mesos(), s.loop.post); err != nil {
+		return nil, err
+	}
+	s.caller = &caller{
+		calls: newQueue[core.Effect](), lookUps: newQueue[core.LookUpAgent](), post: s.loop.post,
+		do:   func(ctx context.Context, e core.Effect) error { return callMesos(ctx, s.conn, e) },
+		find: s.conn.LookUpAgents,
+	}
+	s.writer = newWriter(client, s.loop.post)
+	s.keeper = newKeeper(client, s.kube.Node)
+	s.pods = newPodFeed(cfg.SchedulerNames, s.loop.post)
+	registration, err := s.kube.Pods().AddEventHandler(s.pods.handler())
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	s.synced = registration.HasSynced
+	return s, nil
+}
+
+// newClient makes a client without a rate limit of its own: the API server has priority and fairness.
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
+	}
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "mesopod-scheduler"))
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %q: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
+	}
+	return client, nil
+}
+
+// Ready is closed when the framework is subscribed, its id is stored and the pods are listed.
+func (s *Scheduler) Ready() <-chan struct{} { return s.loop.ready }
+
+// Run schedules until ctx ends, and then returns nil once all its parts have ended; pods live on. Any other error is one
+// that only a person can mend, or names the parts that did not end in time.
+func (s *Scheduler) Run(ctx context.Context) error {
+	var frameworkID string
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		if err := checkServer(s.client); err != nil {
+			return err
+		}
+		frameworkID, err = loadFrameworkID(ctx, s.client)
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	glog.Infof("start scheduler framework=%s", frameworkID)
+
+	s.events = events.NewBroadcaster(&events.EventSinkImpl{Interface: s.client.EventsV1()})
+	defer s.events.Shutdown()
+	s.recorder = s.events.NewRecorder(scheme.Scheme, "mesopod-scheduler")
+
+	g := newGroup(ctx, stopDeadline)
+	if err := s.events.StartRecordingToSinkWithContext(g.ctx); err != nil {
+		return fmt.Errorf("record events: %w", err)
+	}
+	g.run("core loop", s.loop.run)
+	for i := range writers {
+		g.run(fmt.Sprintf("API writer %d", i), func(ctx context.Context) error { return s.writer.run(ctx, i) })
+	}
+	g.run("mesos calls", s.caller.runCalls)
+	g.run("agent look-ups", s.caller.runLookUps)
+	g.run("node keep-alive", s.keeper.run)
+	g.run("kube-scheduler", s.kube.Run)
+	g.run("pod feed", func(ctx context.Context) error { return s.pods.run(ctx, s.synced) })
+	g.run("mesos connection", func(ctx context.Context) error { return s.conn.Run(ctx, frameworkID) })
+	err = g.wait()
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		glog.Info("stop scheduler; the framework and its pods stay")
+		return nil
+	}
+	return err
+}
+
+// View is the core's state as it is now.
+func (s *Scheduler) View(ctx context.Context) (view core.View, err error) {
+	err = s.loop.ask(ctx, func() { view = s.loop.core.Snapshot() })
+	return view, err
+}
+
+// Recent returns the last steps of the core, the oldest first.
+func (s *Scheduler) Recent(ctx context.Context) (steps []Step, err error) {
+	err = s.loop.ask(ctx, func() { steps = slices.Concat(s.loop.recent[s.loop.next:], s.loop.recent[:s.loop.next]) })
+	return steps, err
+}
+
+// dispatch hands an effect to the part that carries it out. It runs in the loop and never blocks.
+func (s *Scheduler) dispatch(effect core.Effect) {
+	switch e := effect.(type) {
+	case core.Accept, core.Decline, core.Revive, core.Acknowledge, core.Kill, core.Reconcile:
+		s.caller.calls.push(effect)
+	case core.LookUpAgent:
+		s.caller.lookUps.push(e)
+	case core.StoreFrameworkID:
+		s.writer.push("framework", effect)
+	case core.StoreNode:
+		s.writer.push(e.Node.Name, effect)
+	case core.DeleteNode:
+		s.writer.push(e.Node, effect)
+	case core.FailPod:
+		s.writer.push(string(e.Pod.UID), effect)
+	case core.KeepAlive:
+		s.keeper.set(e.Node, e.On)
+	case core.PodEvent:
+		s.record(e)
+	case core.ReserveDone, core.BindDone, core.PoolChanged:
+		s.kube.Deliver(effect)
+	case core.Note: // for the log alone, where it is by now
+	default:
+		glog.Errorf("drop unknown effect=%T", effect)
+	}
+}
+
+// record queues a Kubernetes event; the recorder sends it.
+func (s *Scheduler) record(e core.PodEvent) {
+	const most = 1024 // bytes, by the API
+	note := e.Note
+	if len(note) > most {
+		note = note[:most]
+	}
+	kind := corev1.EventTypeNormal
+	if e.Type == corev1.EventTypeWarning {
+		kind = corev1.EventTypeWarning
+	}
+	s.recorder.Eventf(e.Pod, nil, kind, e.Reason, "Launching", "%s", note)
+}

@@ -1,0 +1,208 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	mesosscheduler "github.com/mesos/mesos-go/api/v1/lib/scheduler"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
+)
+
+func testConfig(master string) Config {
+	cfg := DefaultConfig()
+	cfg.Master = master
+	return cfg
+}
+
+// until asks again until ok, at a small pace: the fake API server has no way to say when.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+func startScheduler(t *testing.T, client kubernetes.Interface, master string) (s *Scheduler, stop func() error) {
+	t.Helper()
+	s, err := New(testConfig(master), Deps{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stopped := false
+	stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-done
+	}
+	t.Cleanup(func() { _ = stop() }) // a test that wants the error has asked before
+	return s, stop
+}
+
+// The way of a pod through all parts but the executor: subscribe, offer, node, reserve, launch, binding, status,
+// acknowledgement; and a stop that leaves it alone.
+func TestOnePod(t *testing.T) {
+	client, m := newAPIServer("37"), newFakeMaster(t)
+	s, stop := startScheduler(t, client, m.host())
+
+	if call := m.await(t, mesosscheduler.Call_SUBSCRIBE); call.FrameworkID != nil {
+		t.Errorf("SUBSCRIBE as %v, want a new framework", call.FrameworkID)
+	}
+	select {
+	case <-s.Ready():
+	case <-time.After(patience):
+		t.Fatal("not ready")
+	}
+	stored, err := client.CoreV1().ConfigMaps(Namespace).Get(t.Context(), ConfigMapName, metav1.GetOptions{})
+	if err != nil || stored.Data[FrameworkIDKey] != "F1" {
+		t.Fatalf("got stored id %v, %v, want F1", stored, err)
+	}
+
+	m.offer("O1")
+	until(t, "node kept alive", func() bool {
+		node, err := client.CoreV1().Nodes().Get(t.Context(), "a1.test", metav1.GetOptions{})
+		return err == nil && keptByUs(node) && node.Labels[messages.LabelAttributePrefix+"rack"] == "r1"
+	})
+	if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "a1.test", metav1.GetOptions{}); err != nil {
+		t.Errorf("lease of the node: %v", err)
+	}
+
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "11111111-2222-3333-4444-555555555555"},
+		Spec: corev1.PodSpec{SchedulerName: "mesos", Containers: []corev1.Container{{Name: "c", Image: "i",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("500m")}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	accept := m.await(t, mesosscheduler.Call_ACCEPT).Accept
+	task := accept.Operations[0].Launch.TaskInfos[0]
+	if uri := task.Executor.Command.URIs[0].Value; uri != "/opt/mesopod/mesopod-keeper" {
+		t.Errorf("got keeper %s", uri)
+	}
+	launch, err := messages.DecodeLaunch(task.Data)
+	if err != nil || accept.OfferIDs[0].Value != "O1" || launch.Pod.UID != pod.UID || launch.Node != "a1.test" {
+		t.Fatalf("got ACCEPT of %v with launch %+v, %v", accept.OfferIDs, launch, err)
+	}
+
+	// The executor binds and reports.
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName, bound.Annotations = "a1.test", messages.OurAnnotations(launch.Pod.Annotations)
+	if _, err := client.CoreV1().Pods("default").Update(t.Context(), bound, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	state, source := mesos.TASK_RUNNING, mesos.SOURCE_EXECUTOR
+	m.send(&mesosscheduler.Event{Type: mesosscheduler.Event_UPDATE, Update: &mesosscheduler.Event_Update{Status: mesos.TaskStatus{
+		TaskID: task.TaskID, AgentID: &mesos.AgentID{Value: "A1"}, State: &state, Source: &source, UUID: []byte("0123456789abcdef")}}})
+	if ack := m.await(t, mesosscheduler.Call_ACKNOWLEDGE).Acknowledge; ack.TaskID != task.TaskID || string(ack.UUID) != "0123456789abcdef" {
+		t.Errorf("got ACKNOWLEDGE %v", ack)
+	}
+	view, err := s.View(t.Context())
+	if err != nil || len(view.Tasks) != 1 || view.FrameworkID != "F1" {
+		t.Errorf("got view %+v, %v, want one task of F1", view, err)
+	}
+	steps, err := s.Recent(t.Context())
+	if err != nil || len(steps) == 0 || steps[0].Event == nil {
+		t.Errorf("got %d recent steps, %v", len(steps), err)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	for {
+		select {
+		case call := <-m.calls:
+			if call.Type == mesosscheduler.Call_TEARDOWN || call.Type == mesosscheduler.Call_KILL {
+				t.Errorf("got %s at the end; pods live on", call.Type)
+			}
+			continue
+		default:
+		}
+		break
+	}
+}
+
+// The next scheduler subscribes with the stored id.
+func TestStoredFrameworkID(t *testing.T) {
+	client, m := newAPIServer("38+"), newFakeMaster(t)
+	if err := storeFrameworkID(t.Context(), client, "F1"); err != nil {
+		t.Fatal(err)
+	}
+	_, stop := startScheduler(t, client, m.host())
+	if call := m.await(t, mesosscheduler.Call_SUBSCRIBE); call.FrameworkID.GetValue() != "F1" {
+		t.Errorf("SUBSCRIBE as %v, want F1", call.FrameworkID)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if err := storeFrameworkID(t.Context(), client, "F1"); err != nil {
+		t.Errorf("same id again: %v", err)
+	}
+	if err := storeFrameworkID(t.Context(), client, "F2"); !errors.Is(err, errdefs.ErrConflict) {
+		t.Errorf("another id: got %v, want conflict", err)
+	}
+}
+
+func TestServerVersion(t *testing.T) {
+	for minor, good := range map[string]bool{"36": false, "37": true, "37+": true, "38": true, "39": false} {
+		t.Run(minor, func(t *testing.T) {
+			err := checkServer(newAPIServer(minor))
+			if good != (err == nil) {
+				t.Fatalf("got %v", err)
+			}
+			if !good && (!errors.Is(err, errdefs.ErrRefused) || !strings.Contains(err.Error(), "needs 1.37 or 1.38")) {
+				t.Fatalf("got %v, want a refusal that says what is needed", err)
+			}
+		})
+	}
+	// Run ends by it.
+	m := newFakeMaster(t)
+	s, err := New(testConfig(m.host()), Deps{Client: newAPIServer("36")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); !errors.Is(err, errdefs.ErrRefused) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+}
+
+// All faults are told together.
+func TestConfigCheck(t *testing.T) {
+	if err := testConfig("m:5050").Check(); err != nil {
+		t.Fatalf("the defaults: %v", err)
+	}
+	bad := Config{Master: "zk://a/mesos", Role: "prod", FailoverTimeout: time.Second, KeeperURI: "keeper", BundleDir: "x",
+		SchedulerNames: []string{"mesos", "mesos", "No"}}
+	err := bad.Check()
+	if !errors.Is(err, errdefs.ErrInvalid) {
+		t.Fatalf("got %v, want invalid", err)
+	}
+	for _, want := range []string{"ZooKeeper", `role "prod"`, "framework name", "user is empty", "failover timeout", "keeper URI", "bundle folder",
+		"executor resources", "named twice", `"No"`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not tell of %s: %v", want, err)
+		}
+	}
+}
