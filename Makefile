@@ -94,6 +94,15 @@ demo: ## build all and run the demo on this machine (root)
 bench-start: ## measure local mode: start to ready, first pod, 30 warm pods, memory (root; after mesos, runtime, images, build)
 	@CGO_ENABLED=0 go run ./test/bench/start -bundle-dir $(BUNDLE)
 
+.PHONY: generate
+generate: ## write docs/deps and THIRD_PARTY.md anew
+	@contrib/deps-list.sh
+	@go run ./contrib/third-party
+
+.PHONY: spec
+spec: ## count the rows of docs/spec that tests prove (SPEC_VERBOSE=1 lists the others)
+	@go run ./internal/speccheck $(if $(SPEC_VERBOSE),-v)
+
 .PHONY: stats
 stats: ## count lines of code and tests by folder
 	@contrib/stats.sh

@@ -1,0 +1,2 @@
+// Package gadget is in neither list.
+package gadget // want: core-or-shell

@@ -1,0 +1,3 @@
+package util_test
+
+func Exported() {}

@@ -1,0 +1,6 @@
+package messages
+
+import (
+	_ "broken.example/internal/pki" // want: floor
+	_ "os"
+)
