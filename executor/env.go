@@ -1,0 +1,103 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	mesostime "github.com/mesos/mesos-go/api/v1/lib/time"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
+)
+
+// CgroupVariable is the variable in which the keeper tells the cgroup that it prepared, as a path in each hierarchy.
+const CgroupVariable = "MESOPOD_CGROUP"
+
+// tokenVariable holds the secret for an agent with executor authentication.
+const tokenVariable = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN"
+
+// Env is what the agent and the keeper tell the executor by environment variables.
+type Env struct {
+	// AgentURL is the executor API; AgentAddress is the agent's address without port.
+	AgentURL, AgentAddress string
+	// FrameworkID, ExecutorID and AgentID say who we are.
+	FrameworkID, ExecutorID, AgentID string
+	// Sandbox is the folder for logs.
+	Sandbox string
+	// Cgroup is the one that the keeper prepared.
+	Cgroup string
+	// Checkpoint tells that the agent may restart while we live; RecoveryTimeout is how long it may be away.
+	Checkpoint      bool
+	RecoveryTimeout time.Duration
+	// ShutdownGrace is how long the agent waits after SHUTDOWN.
+	ShutdownGrace time.Duration
+	// Token authenticates us, may be empty, and is never logged.
+	Token string
+}
+
+// ReadEnv reads the process's environment and takes the secret out of it, so that no child inherits it.
+func ReadEnv() (Env, error) {
+	env, err := envFrom(os.LookupEnv)
+	if unset := os.Unsetenv(tokenVariable); unset != nil {
+		err = errors.Join(err, fmt.Errorf("unset %s: %w", tokenVariable, unset))
+	}
+	return env, err
+}
+
+func envFrom(lookup func(string) (string, bool)) (Env, error) {
+	var faults []error
+	need := func(name string) string {
+		value, _ := lookup(name)
+		if value == "" {
+			faults = append(faults, fmt.Errorf("%s is not set", name))
+		}
+		return value
+	}
+	duration := func(name string) time.Duration {
+		text := need(name)
+		if text == "" {
+			return 0
+		}
+		value, err := mesostime.ParseDuration(text)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
+		return value
+	}
+	env := Env{
+		FrameworkID: need("MESOS_FRAMEWORK_ID"), ExecutorID: need("MESOS_EXECUTOR_ID"), AgentID: need("MESOS_SLAVE_ID"),
+		Cgroup: need(CgroupVariable), ShutdownGrace: duration("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD"),
+	}
+	env.Sandbox, _ = lookup("MESOS_SANDBOX")
+	if env.Sandbox == "" {
+		env.Sandbox = need("MESOS_DIRECTORY")
+	}
+	checkpoint, _ := lookup("MESOS_CHECKPOINT")
+	if env.Checkpoint = checkpoint == "1"; env.Checkpoint {
+		env.RecoveryTimeout = duration("MESOS_RECOVERY_TIMEOUT")
+	}
+	env.Token, _ = lookup(tokenVariable)
+	endpoint, pid := need("MESOS_AGENT_ENDPOINT"), need("MESOS_SLAVE_PID")
+	if endpoint != "" && pid != "" {
+		host, _, err := net.SplitHostPort(endpoint)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("MESOS_AGENT_ENDPOINT: %w", err))
+		}
+		env.AgentAddress = host
+		// The agent's process id, "slave(1)@address", is told nowhere else; the path without it is not always served.
+		process, _, _ := strings.Cut(pid, "@")
+		scheme := "http"
+		if tls, _ := lookup("LIBPROCESS_SSL_ENABLED"); tls == "1" || tls == "true" {
+			scheme = "https"
+		}
+		env.AgentURL = scheme + "://" + endpoint + "/" + process + "/api/v1/executor"
+	}
+	if len(faults) > 0 {
+		return Env{}, fmt.Errorf("environment of the executor (start it by a Mesos agent, through mesopod-keeper): %w: %w",
+			errdefs.ErrInvalid, errors.Join(faults...))
+	}
+	return env, nil
+}

@@ -1,0 +1,147 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/golang/glog"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mesopod/mesopod/executor/agentconn"
+	"github.com/mesopod/mesopod/executor/binder"
+	"github.com/mesopod/mesopod/executor/core"
+)
+
+// Executor is one executor. Make one with New.
+type Executor struct {
+	config Config
+	env    Env
+	client kubernetes.Interface
+	binder *binder.Binder
+	conn   *agentconn.Conn
+	inbox  chan message
+	// slots bounds the calls to the API server that are under way.
+	slots chan struct{}
+}
+
+// ExitError is an end of the executor that is none to be proud of. Main exits with Code.
+type ExitError struct {
+	// Code is 1 for a failure, 3 when the kubelet ended.
+	Code int
+	Why  string
+}
+
+// Error implements error.
+func (e *ExitError) Error() string { return fmt.Sprintf("executor ends: %s", e.Why) }
+
+const (
+	// callsAtOnce is how many binds, patches and deletions may be under way.
+	callsAtOnce = 16
+	// inboxSize lets the parts run ahead of the loop a little; nobody depends on it.
+	inboxSize = 64
+	// flushTimeout is how long statuses may take to leave at the end; what the core waits for has been acknowledged.
+	flushTimeout = 2 * time.Second
+	// stopTimeout bounds the end of our own goroutines, containerd's end and the sweep included.
+	stopTimeout = 10 * time.Second
+	// clientQPS and clientBurst keep the client from throttling a burst of launches.
+	clientQPS, clientBurst = 100, 200
+)
+
+// New checks what can be checked before anything starts.
+func New(config Config, env Env) (*Executor, error) {
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("executor configuration: %w", err)
+	}
+	if config.NodeIP == "" {
+		config.NodeIP = env.AgentAddress
+	}
+	rest, err := clientcmd.BuildConfigFromFlags("", config.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("executor kubeconfig %s: %w", config.Kubeconfig, err)
+	}
+	rest.QPS, rest.Burst, rest.UserAgent = clientQPS, clientBurst, "mesopod-executor"
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("executor client: %w", err)
+	}
+	e := &Executor{
+		config: config, env: env, client: client, binder: binder.New(client.CoreV1()),
+		inbox: make(chan message, inboxSize), slots: make(chan struct{}, callsAtOnce),
+	}
+	e.conn, err = agentconn.New(agentconn.Config{
+		URL: env.AgentURL, FrameworkID: env.FrameworkID, ExecutorID: env.ExecutorID, AgentID: env.AgentID,
+		Checkpoint: env.Checkpoint, RecoveryTimeout: env.RecoveryTimeout, ShutdownGrace: env.ShutdownGrace, Token: env.Token,
+	}, agentconn.Deps{Subscribed: e.identified, Post: e.post, Unacknowledged: e.unacknowledged})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Run lives until the agent, the idle watch or a failure ends the executor. The end of ctx asks for a shutdown like
+// the agent's: pods end within the agent's grace period, then Run returns.
+func (e *Executor) Run(ctx context.Context) error {
+	// The parts outlive ctx: they are what an orderly end needs.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	group, life := errgroup.WithContext(life)
+	connection := make(chan error, 1)
+	group.Go(func() error {
+		// An error here is the end of the subscription; the core was told to shut down, and ends the rest in order.
+		err := e.conn.Run(life)
+		if err != nil {
+			glog.Errorf("end subscription err=%v", err)
+		}
+		connection <- err
+		return nil
+	})
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+			e.post(life, core.Shutdown{Grace: e.env.ShutdownGrace, Why: "a signal asked for it"})
+		case <-life.Done():
+		}
+		return nil
+	})
+	exit := e.loop(life, group)
+	glog.Infof("end executor code=%d reason=%q", exit.Code, exit.Why)
+	e.stop(ctx, cancel, group)
+	select {
+	case err := <-connection:
+		// The core ends in order when the agent is lost; for whoever started us it is a failure all the same.
+		if err != nil && exit.Code == 0 {
+			exit.Code, exit.Why = 1, err.Error()
+		}
+	default:
+	}
+	if exit.Code != 0 {
+		return &ExitError{Code: exit.Code, Why: exit.Why}
+	}
+	return nil
+}
+
+// stop ends what was started. The kubelet's own goroutines stay; they end with the process.
+func (e *Executor) stop(ctx context.Context, cancel context.CancelFunc, group *errgroup.Group) {
+	// ctx may have ended: that is how the end was asked for.
+	flush, done := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer done()
+	if err := e.conn.Flush(flush); err != nil {
+		glog.Warningf("leave statuses unsent err=%v", err)
+	}
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- group.Wait() }()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			glog.Warningf("end parts err=%v", err)
+		}
+	case <-timer.C:
+		glog.Warningf("leave parts running reason=%q", "they did not end in time")
+	}
+}

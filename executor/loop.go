@@ -1,0 +1,207 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/pborman/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mesopod/mesopod/executor/agentconn"
+	"github.com/mesopod/mesopod/executor/binder"
+	"github.com/mesopod/mesopod/executor/core"
+	"github.com/mesopod/mesopod/executor/kubelet"
+	"github.com/mesopod/mesopod/executor/ledger"
+)
+
+// message is what the loop takes: exactly one field is set.
+type message struct {
+	event   core.Event
+	agent   *agentconn.Agent
+	kubelet *kubelet.Kubelet
+	// open asks for what is unacknowledged.
+	open chan<- unacknowledged
+}
+
+type unacknowledged struct {
+	tasks   []string
+	updates []ledger.Update
+}
+
+func (e *Executor) put(ctx context.Context, m message) {
+	select {
+	case e.inbox <- m:
+	case <-ctx.Done():
+	}
+}
+
+func (e *Executor) post(ctx context.Context, event core.Event) { e.put(ctx, message{event: event}) }
+
+func (e *Executor) identified(ctx context.Context, agent agentconn.Agent) {
+	e.put(ctx, message{agent: &agent})
+}
+
+// unacknowledged asks the loop, which alone may ask the core.
+func (e *Executor) unacknowledged(ctx context.Context) ([]string, []ledger.Update) {
+	answer := make(chan unacknowledged, 1)
+	e.put(ctx, message{open: answer})
+	select {
+	case a := <-answer:
+		return a.tasks, a.updates
+	case <-ctx.Done():
+		return nil, nil
+	}
+}
+
+// state is what the loop alone touches.
+type state struct {
+	core    *core.Core // nil until the first SUBSCRIBED
+	kubelet *kubelet.Kubelet
+	timer   *time.Timer
+	group   *errgroup.Group
+}
+
+// loop owns the core. It returns the effect that ends the executor.
+func (e *Executor) loop(life context.Context, group *errgroup.Group) core.Exit {
+	s := &state{timer: time.NewTimer(time.Hour), group: group}
+	defer s.timer.Stop()
+	for {
+		var event core.Event
+		select {
+		case m := <-e.inbox:
+			event = m.event
+			switch {
+			case m.agent != nil:
+				e.begin(life, s, *m.agent)
+			case m.kubelet != nil:
+				s.kubelet = m.kubelet
+			case m.open != nil:
+				var answer unacknowledged
+				if s.core != nil {
+					answer.tasks, answer.updates = s.core.Unacknowledged()
+				}
+				m.open <- answer
+			}
+		case <-s.timer.C:
+			event = core.Tick{}
+		case <-life.Done():
+			return core.Exit{Code: 1, Why: "a part of the executor failed"}
+		}
+		if event == nil {
+			continue
+		}
+		if exit := e.step(life, s, event); exit != nil {
+			return *exit
+		}
+	}
+}
+
+// step gives one event to the core and carries out what it says; an Exit is returned.
+func (e *Executor) step(life context.Context, s *state, event core.Event) *core.Exit {
+	glog.V(2).Infof("take event kind=%T", event)
+	if s.core == nil {
+		// The agent never named our node: there is no task and no pod to end.
+		if shutdown, ok := event.(core.Shutdown); ok {
+			return &core.Exit{Why: shutdown.Why}
+		}
+		return nil
+	}
+	for _, effect := range s.core.Step(time.Now(), event) {
+		if exit, ok := effect.(core.Exit); ok {
+			return &exit
+		}
+		e.perform(life, s, effect)
+	}
+	wait := time.Hour
+	if deadline, ok := s.core.NextDeadline(); ok {
+		wait = max(time.Until(deadline), 0)
+	}
+	s.timer.Reset(wait)
+	return nil
+}
+
+// begin makes the core, now that the node has a name, and starts what runs pods.
+func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) {
+	glog.Infof("subscribe node=%s agent=%s resources=%q", agent.Hostname, agent.ID, agent.Resources)
+	s.core = core.New(core.Config{
+		Node:           agent.Hostname,
+		NewUUID:        func() []byte { return uuid.NewRandom() },
+		LaunchGrace:    e.config.LaunchGracePeriod.Duration,
+		SuicideTimeout: e.config.SuicideTimeout.Duration,
+	})
+	s.group.Go(func() error { return e.watchPods(life, agent.Hostname) })
+	s.group.Go(func() error {
+		if err := e.runNode(life, agent); err != nil && life.Err() == nil {
+			glog.Errorf("end node node=%s err=%v", agent.Hostname, err)
+			e.post(life, core.KubeletEnded{Err: err})
+		}
+		return nil
+	})
+}
+
+// perform carries out one effect. Nothing here waits: calls to the API server run by themselves and answer with events.
+func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
+	switch f := effect.(type) {
+	case core.Bind:
+		glog.Infof("bind pod task=%s pod=%s/%s node=%s reason=%q", f.TaskID, f.Namespace, f.Name, f.Node, f.Why)
+		target := binder.Target{Namespace: f.Namespace, Name: f.Name, UID: f.UID, Node: f.Node, Annotations: f.Annotations}
+		e.call(life, s, func(ctx context.Context) core.Event {
+			pod, err := e.binder.Bind(ctx, target)
+			if err != nil {
+				return core.BindFailed{TaskID: f.TaskID, Err: err}
+			}
+			return core.Bound{TaskID: f.TaskID, Pod: pod}
+		})
+	case core.Patch:
+		glog.Infof("patch pod task=%s pod=%s/%s reason=%q", f.TaskID, f.Namespace, f.Name, f.Why)
+		target := binder.Target{Namespace: f.Namespace, Name: f.Name, UID: f.UID, Node: f.Node, Annotations: f.Annotations}
+		e.call(life, s, func(ctx context.Context) core.Event {
+			pod, err := e.binder.Patch(ctx, target)
+			if err != nil {
+				return core.BindFailed{TaskID: f.TaskID, Err: err}
+			}
+			return core.Bound{TaskID: f.TaskID, Pod: pod}
+		})
+	case core.DeletePod:
+		glog.Infof("delete pod task=%s pod=%s/%s grace=%v reason=%q", f.TaskID, f.Namespace, f.Name, f.Grace, f.Why)
+		e.call(life, s, func(ctx context.Context) core.Event {
+			if err := e.binder.Delete(ctx, f.Namespace, f.Name, f.UID, f.Grace); err != nil {
+				return core.DeleteFailed{TaskID: f.TaskID, Err: err}
+			}
+			return nil
+		})
+	case core.SendUpdate:
+		glog.Infof("send status task=%s state=%v message=%q reason=%q", f.Update.TaskID, f.Update.State, f.Update.Message, f.Why)
+		e.conn.Send(f.Update)
+	case core.Feed:
+		glog.Infof("feed kubelet pods=%d reason=%q", len(f.Pods), f.Why)
+		if s.kubelet != nil {
+			s.kubelet.Feed(f.Pods)
+		}
+	case core.Note:
+		glog.Infof("note task=%s reason=%q", f.TaskID, f.Why)
+	default:
+		glog.Errorf("skip effect kind=%T reason=%q", effect, "not known to the loop")
+	}
+}
+
+// call runs a call to the API server beside the loop, a few at once, and posts what it answers.
+func (e *Executor) call(life context.Context, s *state, do func(context.Context) core.Event) {
+	s.group.Go(func() error {
+		select {
+		case e.slots <- struct{}{}:
+		case <-life.Done():
+			return nil
+		}
+		defer func() { <-e.slots }()
+		event := do(life)
+		if failed, ok := event.(core.BindFailed); ok {
+			glog.Warningf("bind failed task=%s err=%v", failed.TaskID, failed.Err)
+		}
+		if event != nil {
+			e.post(life, event)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,127 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/mesopod/mesopod/executor/agentconn"
+	"github.com/mesopod/mesopod/executor/core"
+	"github.com/mesopod/mesopod/executor/kubelet"
+	"github.com/mesopod/mesopod/executor/poller"
+	"github.com/mesopod/mesopod/executor/runtime"
+	"github.com/mesopod/mesopod/messages"
+)
+
+// runNode starts what runs pods, and returns when the context ends or a part gave up.
+func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
+	capacity, err := messages.NodeCapacity(agent.Resources, e.config.ExecutorResources.resources())
+	if err != nil {
+		return err
+	}
+	containers, err := runtime.New(runtime.Config{
+		BundleDir: e.config.BundleDir, StateDir: e.config.StateDir, LogFile: filepath.Join(e.env.Sandbox, "containerd.log"),
+		Bridge: e.config.Bridge, PodCIDR: e.config.PodCIDR,
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(life)
+	group.Go(func() error { return containers.Run(ctx) })
+	group.Go(func() error {
+		guardMemory(ctx, e.env.Cgroup, capacity.MemoryBytes, int64(e.config.ExecutorResources.Mem)<<20)
+		return nil
+	})
+	group.Go(func() error {
+		select {
+		case <-containers.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		return e.runKubelet(ctx, agent.Hostname, capacity, containers)
+	})
+	return group.Wait()
+}
+
+// runKubelet starts the kubelet while the images are brought in, then polls it. It returns when the kubelet ended.
+func (e *Executor) runKubelet(ctx context.Context, node string, capacity messages.Capacity, containers *runtime.Runtime) error {
+	rootDir := filepath.Join(e.config.StateDir, "kubelet")
+	var started *kubelet.Kubelet
+	both, bothCtx := errgroup.WithContext(ctx)
+	both.Go(func() error { return containers.Import(bothCtx) })
+	both.Go(func() (err error) {
+		started, err = kubelet.Start(ctx, kubelet.Config{
+			Node: node, NodeIP: e.config.NodeIP, Port: e.config.KubeletPort, Kubeconfig: e.config.KubeletKubeconfig,
+			ClientCAFile: e.config.ClientCAFile, TLSCertFile: e.config.TLSCertFile, TLSPrivateKeyFile: e.config.TLSPrivateKeyFile,
+			RootDir: rootDir, PodLogsDir: filepath.Join(e.env.Sandbox, "pods"), RuntimeSocket: containers.Socket(),
+			CgroupRoot: e.env.Cgroup, CPUQuota: mayLimitCPU(e.env.Cgroup), Capacity: capacity,
+			ClusterDNS: e.config.ClusterDNS, ClusterDomain: e.config.ClusterDomain,
+		})
+		return err
+	})
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	e.put(ctx, message{kubelet: started})
+	poll := poller.New(poller.Config{Socket: kubelet.PodsSocket(rootDir)}, poller.Deps{Live: containers.Live, Post: e.post})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return poll.Run(ctx) })
+	group.Go(func() error {
+		select {
+		case err := <-started.Ended():
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return group.Wait()
+}
+
+// mayLimitCPU tells whether pods may have CPU quotas. Where Mesos sets one on our cgroup it also shrinks it when tasks
+// end; the kernel refuses that below a pod's own quota, and Mesos then destroys the container with every pod in it.
+func mayLimitCPU(cgroup string) bool {
+	quota, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.cfs_quota_us"))
+	return err != nil && errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(quota)) == "-1"
+}
+
+// watchPods posts what the API server says about this node's pods until the context ends.
+func (e *Executor) watchPods(ctx context.Context, node string) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(e.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}))
+	informer := factory.Core().V1().Pods().Informer()
+	changed := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			e.post(ctx, core.PodChanged{Pod: pod})
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(_, object any) { changed(object) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			if pod, ok := object.(*corev1.Pod); ok {
+				e.post(ctx, core.PodGone{UID: pod.UID})
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods of node %s: %w", node, err)
+	}
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
+	return nil
+}
