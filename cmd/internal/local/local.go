@@ -1,0 +1,377 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/golang/glog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mesopod/mesopod/internal/controlplane"
+)
+
+// Limits of a start and of a stop. They are generous: a busy machine is slow, and a fault shows by itself.
+const (
+	controlPlaneLimit = 5 * time.Minute
+	registerLimit     = time.Minute      // Mesos agent with its master
+	nodeLimit         = time.Minute      // Node of the agent
+	drainLimit        = 40 * time.Second // pods and executor, after the framework was torn down
+	childGrace        = 10 * time.Second
+)
+
+// cluster is one run of a local cluster.
+type cluster struct {
+	layout
+	addresses addresses
+	api       net.IP // of the API server
+	tell      *progress
+	parts     *parts
+	up        chan struct{} // closed when all parts have started
+	plane     *controlplane.Plane
+	master    mesosMaster
+	admin     *admin
+}
+
+// Run runs a local cluster until ctx ends, or until a part of it fails for good. Once now is closed it does not wait
+// for pods to end in their grace. Whatever it returns, nothing of the cluster is left then, or the error says what is.
+// Faults of cfg are errdefs.ErrInvalid; all faults are told together, before anything is started.
+func Run(ctx context.Context, now <-chan struct{}, cfg Config) (retErr error) {
+	began := time.Now()
+	c, held, err := prepare(cfg)
+	if err != nil {
+		return err
+	}
+	c.tell.began = began
+	defer func() { retErr = errors.Join(retErr, held.release()) }()
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer func() {
+		c.tell.say("stopping")
+		stopped := time.Now()
+		if err := c.stop(now); err != nil {
+			retErr = errors.Join(retErr, err)
+			return
+		}
+		c.tell.say("stopped in %.1f s, nothing left behind; logs are in %s", time.Since(stopped).Seconds(), c.logs())
+	}()
+	if err := c.start(ctx); err != nil {
+		// An end that was asked for during the start is no fault.
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("start local cluster: %w", err)
+	}
+	close(c.up)
+	c.tell.say("%s", c.welcome())
+	select {
+	case <-ctx.Done():
+		return nil
+	case one := <-c.parts.ended:
+		return endedEarly(one)
+	}
+}
+
+// Reset removes what a run that was killed has left, and the cluster's state with its logs.
+func Reset(cfg Config) (retErr error) {
+	l := layout{cfg}
+	abs, err := filepath.Abs(l.StateDir)
+	if err != nil {
+		return err
+	}
+	l.StateDir = abs
+	if os.Geteuid() != 0 {
+		return errors.New("local reset needs root")
+	}
+	held, err := acquire(l)
+	if err != nil {
+		return err
+	}
+	defer func() { retErr = errors.Join(retErr, held.release()) }()
+	if err := sweep(l); err != nil {
+		return err
+	}
+	return errors.Join(wipe(l), wipeLogs(l), os.Remove(l.lock()), removeIfEmpty(l.StateDir))
+}
+
+// prepare checks everything that can be checked without a change, and takes the machine.
+func prepare(cfg Config) (*cluster, *instance, error) {
+	complete, err := cfg.complete()
+	if complete.Out == nil {
+		complete.Out = io.Discard
+	}
+	l := layout{complete}
+	a, planErr := plan(l.Subnet)
+	if planErr != nil {
+		return nil, nil, err // complete has told about the subnet
+	}
+	err = errors.Join(err, checkMachine(l, a))
+	var held *instance
+	if os.Geteuid() == 0 {
+		var lockErr error
+		held, lockErr = acquire(l)
+		err = errors.Join(err, lockErr)
+	}
+	if err != nil {
+		if held != nil {
+			err = errors.Join(err, held.release())
+		}
+		return nil, nil, err
+	}
+	c := &cluster{
+		layout: l, addresses: a, parts: newParts(), up: make(chan struct{}),
+		tell: &progress{out: l.Out, terminal: l.Terminal},
+	}
+	return c, held, nil
+}
+
+// begin removes what an earlier run has left, and records what the machine is like.
+func (c *cluster) begin() error {
+	if err := sweep(c.layout); err != nil {
+		return err
+	}
+	if !c.external() {
+		ports := map[string]int{"the API server": apiPort, "the Mesos master": masterPort}
+		if err := checkPorts(ports, c.addresses.bridge.Addr()); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(wipe(c.layout), wipeLogs(c.layout)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.logs(), 0o700); err != nil {
+		return err
+	}
+	return saveHost(c.layout)
+}
+
+// start starts all parts and returns when the cluster is ready.
+func (c *cluster) start(ctx context.Context) error {
+	var err error
+	if c.external() {
+		c.master = mesosMaster{c.masterAddress()}
+		c.api, err = c.externalAddress()
+	} else {
+		c.master = mesosMaster{net.JoinHostPort(c.addresses.bridge.Addr().String(), fmt.Sprint(masterPort))}
+		c.api = c.addresses.bridge.Addr().AsSlice()
+		err = c.tell.step("network", func() error {
+			if err := buildNetwork(c.layout, c.addresses); err != nil {
+				return err
+			}
+			if err := openOutside(ctx, c.addresses); err != nil {
+				c.tell.say("pods reach no address outside of this machine, so no image registry: %v", err)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if c.plane, err = controlplane.New(controlplane.Config{
+		Dir: c.control(), Address: c.api, Port: apiPort, Phase: c.tell.phase,
+	}); err != nil {
+		return err
+	}
+	// Control plane and Mesos know nothing of each other, so they start side by side.
+	both, bothCtx := errgroup.WithContext(ctx)
+	c.parts.start(ctx, "control plane", c.plane.Run)
+	both.Go(func() error { return c.waitControlPlane(bothCtx) })
+	if !c.external() {
+		both.Go(func() error { return c.startMesos(bothCtx) })
+	}
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	if c.external() {
+		if err := c.configureAgents(ctx); err != nil {
+			return err
+		}
+	}
+	return c.tell.step("scheduler", func() error { return c.startScheduler(ctx) })
+}
+
+// waitControlPlane waits until pods can be created, and puts the kubeconfig where people look for it.
+func (c *cluster) waitControlPlane(ctx context.Context) error {
+	if err := c.parts.until(ctx, controlPlaneLimit, func(context.Context) error {
+		select {
+		case <-c.plane.Ready():
+			return nil
+		default:
+			return errors.New("control plane is still starting")
+		}
+	}); err != nil {
+		return err
+	}
+	kubeconfig, err := os.ReadFile(c.plane.AdminKubeconfig())
+	if err != nil {
+		return err
+	}
+	if err := writeFile(c.layout.kubeconfig(), kubeconfig); err != nil {
+		return err
+	}
+	c.admin, err = newAdmin(c.layout.kubeconfig())
+	return err
+}
+
+// startMesos runs master and agent.
+func (c *cluster) startMesos(ctx context.Context) error {
+	err := writeExecutorConfig(c.layout, c.plane, node, c.addresses.agent.Addr(), c.addresses.pods)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{c.layout.master(), c.agent()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	err = c.tell.step("mesos-master", func() error {
+		c.startChild(ctx, masterChild(c.layout, c.addresses))
+		return c.parts.until(ctx, registerLimit, func(ctx context.Context) error {
+			_, err := c.master.state(ctx)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	agent, err := agentChild(c.layout, c.addresses)
+	if err != nil {
+		return err
+	}
+	return c.tell.step("mesos-agent", func() error {
+		c.startChild(ctx, agent)
+		return c.parts.until(ctx, registerLimit, func(ctx context.Context) error { return c.master.hasAgent(ctx, node) })
+	})
+}
+
+// startScheduler runs the scheduler and waits until it has made the agent's node ready.
+func (c *cluster) startScheduler(ctx context.Context) error {
+	kubeconfig, err := c.plane.SchedulerKubeconfig()
+	if err != nil {
+		return err
+	}
+	c.startChild(ctx, child{
+		name: "scheduler",
+		args: append([]string{c.bundle("mesopod"), "scheduler",
+			"--kubeconfig=" + kubeconfig,
+			"--master=" + c.master.address,
+			"--bundle-dir=" + c.BundleDir,
+			fmt.Sprintf("--executor-cpus=%g", executorCPUs),
+			fmt.Sprintf("--executor-mem=%d", executorMemMB),
+		}, c.ChildArgs...),
+		env:   systemEnv(),
+		log:   c.log("scheduler"),
+		grace: childGrace,
+	})
+	if c.external() {
+		return c.parts.until(ctx, nodeLimit, c.admin.frameworkStored)
+	}
+	return c.parts.until(ctx, nodeLimit, func(ctx context.Context) error { return c.admin.nodeReady(ctx, node) })
+}
+
+func (c *cluster) startChild(ctx context.Context, one child) {
+	glog.V(1).Infof("start child name=%s log=%s", one.name, one.log)
+	c.parts.start(ctx, one.name, func(ctx context.Context) error { return one.run(ctx, c.StateDir, c.up) })
+}
+
+// stop ends all parts, the last first, and removes what they leave. Between scheduler and agent the pods get their
+// grace, unless now is closed.
+func (c *cluster) stop(now <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
+	defer cancel()
+	go func() {
+		select {
+		case <-now:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var framework string
+	if c.admin != nil {
+		framework = c.admin.frameworkID(ctx)
+	}
+	var errs []error
+	for len(c.parts.running) > 0 {
+		last := c.parts.running[len(c.parts.running)-1].name
+		errs = append(errs, c.parts.stop())
+		if last == "scheduler" && framework != "" {
+			c.drain(ctx, framework)
+		}
+	}
+	return errors.Join(append(errs, sweep(c.layout), wipe(c.layout))...)
+}
+
+// drain ends the framework's pods and executor, and waits until either is gone: an executor whose last statuses nobody
+// acknowledges any more would stay for its whole grace. What does not end in time is killed by sweep, so a failure is
+// only told.
+func (c *cluster) drain(ctx context.Context, framework string) {
+	if err := c.master.teardown(ctx, framework); err != nil {
+		glog.Warningf("tear down framework id=%s reason=%q", framework, err)
+		return
+	}
+	if c.external() {
+		return
+	}
+	address := net.JoinHostPort(c.addresses.agent.Addr().String(), fmt.Sprint(agentPort))
+	own, err := ownGroups([]string{c.StateDir})
+	if err != nil {
+		glog.Warningf("list cgroups reason=%q", err)
+		return
+	}
+	if err := (&parts{ended: make(chan *part)}).until(ctx, drainLimit, func(ctx context.Context) error {
+		if idle, err := podsGone(own); err != nil || idle {
+			return err
+		}
+		return agentIdle(ctx, address)
+	}); err != nil {
+		glog.Warningf("kill pods agent=%s reason=%q", node, err)
+	}
+}
+
+// welcome tells how to use the cluster.
+func (c *cluster) welcome() string {
+	kubectl := "mesopod kubectl"
+	if c.layout.kubeconfig() != DefaultKubeconfig {
+		kubectl += " --kubeconfig " + c.layout.kubeconfig()
+	}
+	return fmt.Sprintf(`ready in %.1f s
+
+  API server   %s
+  kubeconfig   %s
+  Mesos        http://%s
+  logs         %s
+
+  %s get nodes
+  pods run on Mesos with spec.schedulerName: mesos
+
+Ctrl-C ends it and removes everything.`,
+		time.Since(c.tell.began).Seconds(), c.plane.Server(), c.layout.kubeconfig(), c.master.address, c.logs(), kubectl)
+}
+
+// wipe removes the state of a cluster that has ended, but not its logs and sandboxes: they may be asked for.
+func wipe(l layout) error {
+	var errs []error
+	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.executor(), l.credentials(), filepath.Dir(l.netns())} {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}
+
+// wipeLogs removes the logs and sandboxes of an earlier run.
+func wipeLogs(l layout) error {
+	return errors.Join(os.RemoveAll(l.logs()), os.RemoveAll(l.agent()))
+}
+
+// removeIfEmpty removes a folder, unless somebody keeps something else in it.
+func removeIfEmpty(dir string) error {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return ignoreMissing(err)
+	}
+	return os.Remove(dir)
+}

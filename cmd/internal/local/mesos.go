@@ -1,0 +1,188 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// masterChild is the Mesos master. Its registry is in memory: a local cluster starts from nothing each time.
+func masterChild(l layout, a addresses) child {
+	return child{
+		name: "mesos-master",
+		args: []string{l.mesos("mesos-master")},
+		env: append(systemEnv(),
+			"LIBPROCESS_IP="+a.bridge.Addr().String(),
+			"LIBPROCESS_PORT="+strconv.Itoa(masterPort),
+			"MESOS_HOSTNAME="+a.bridge.Addr().String(),
+			"MESOS_WORK_DIR="+l.master(),
+			"MESOS_REGISTRY=in_memory",
+		),
+		log:   l.log("mesos-master"),
+		grace: 5 * time.Second,
+	}
+}
+
+// agentChild is the Mesos agent, in its own network namespace.
+func agentChild(l layout, a addresses) (child, error) {
+	work := l.agent()
+	// The agent starts executors with these variables and no others of its own.
+	executor, err := json.Marshal(map[string]string{
+		"MESOPOD_EXECUTOR_CONFIG": l.executorConfig(node),
+		"PATH":                    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"RES_OPTIONS":             resolverOptions,
+		mark:                      l.StateDir,
+	})
+	if err != nil {
+		return child{}, err
+	}
+	isolation := "cgroups/cpu,cgroups/mem"
+	if l.Launcher == "posix" {
+		isolation = "posix/cpu,posix/mem"
+	}
+	return child{
+		name:  "mesos-agent",
+		args:  []string{l.mesos("mesos-agent")},
+		netns: l.netns(),
+		env: append(systemEnv(),
+			"LIBPROCESS_IP="+a.agent.Addr().String(),
+			"LIBPROCESS_PORT="+strconv.Itoa(agentPort),
+			"RES_OPTIONS="+resolverOptions,
+			"MESOS_HOSTNAME="+node,
+			"MESOS_MASTER="+net.JoinHostPort(a.bridge.Addr().String(), strconv.Itoa(masterPort)),
+			"MESOS_WORK_DIR="+filepath.Join(work, "work"),
+			"MESOS_RUNTIME_DIR="+filepath.Join(work, "run"),
+			"MESOS_FETCHER_CACHE_DIR="+filepath.Join(work, "fetch"),
+			"MESOS_APPC_STORE_DIR="+filepath.Join(work, "appc"),
+			"MESOS_DOCKER_STORE_DIR="+filepath.Join(work, "docker"),
+			"MESOS_LAUNCHER_DIR="+l.MesosDir,
+			"MESOS_LAUNCHER="+l.Launcher,
+			"MESOS_ISOLATION="+isolation,
+			"MESOS_CGROUPS_ROOT="+agentCgroup,
+			"MESOS_SYSTEMD_ENABLE_SUPPORT=false",
+			"MESOS_RESOURCES="+l.AgentResources,
+			"MESOS_ATTRIBUTES=rack:r1;zone:z1",
+			"MESOS_EXECUTOR_ENVIRONMENT_VARIABLES="+string(executor),
+			// A busy laptop may take longer than the minute that is the default.
+			"MESOS_EXECUTOR_REGISTRATION_TIMEOUT=5mins",
+		),
+		log:   l.log("mesos-agent"),
+		grace: 5 * time.Second,
+	}, nil
+}
+
+// resolverOptions keep look-ups short where no name server can be reached: each start of an agent makes one.
+const resolverOptions = "timeout:1 attempts:1"
+
+// mesosMaster talks to the operator API of a master.
+type mesosMaster struct{ address string }
+
+// masterState is the part of /master/state that is used here.
+type masterState struct {
+	Agents     []masterAgent `json:"slaves"`
+	Frameworks []struct {
+		ID     string `json:"id"`
+		Name   string `json:"name"`
+		Active bool   `json:"active"`
+	} `json:"frameworks"`
+}
+
+type masterAgent struct {
+	Hostname string `json:"hostname"`
+	PID      string `json:"pid"` // slave(1)@address:port
+	Active   bool   `json:"active"`
+}
+
+// call does one request and reads its answer into result, unless that is nil.
+func call(ctx context.Context, method, url string, body, result any) (retErr error) {
+	var send io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		send = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, send)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { retErr = errors.Join(retErr, answer.Body.Close()) }()
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 500)) // the status alone says enough
+		return fmt.Errorf("%s %s: %s: %s", method, url, answer.Status, bytes.TrimSpace(text))
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.NewDecoder(answer.Body).Decode(result); err != nil {
+		return fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	return nil
+}
+
+func (m mesosMaster) state(ctx context.Context) (masterState, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var s masterState
+	err := call(ctx, http.MethodGet, "http://"+m.address+"/master/state", nil, &s)
+	return s, err
+}
+
+// hasAgent is nil once an agent of that host name is registered.
+func (m mesosMaster) hasAgent(ctx context.Context, hostname string) error {
+	s, err := m.state(ctx)
+	if err != nil {
+		return err
+	}
+	for _, agent := range s.Agents {
+		if agent.Hostname == hostname && agent.Active {
+			return nil
+		}
+	}
+	return fmt.Errorf("agent %s is not registered with the master", hostname)
+}
+
+// teardown ends a framework with all its tasks and executors.
+func (m mesosMaster) teardown(ctx context.Context, framework string) error {
+	return call(ctx, http.MethodPost, "http://"+m.address+"/api/v1", map[string]any{
+		"type":     "TEARDOWN",
+		"teardown": map[string]any{"framework_id": map[string]string{"value": framework}},
+	}, nil)
+}
+
+// agentIdle is nil once no executor runs on the agent at that address.
+func agentIdle(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var s struct {
+		Frameworks []struct {
+			Executors []struct {
+				ID string `json:"id"`
+			} `json:"executors"`
+		} `json:"frameworks"`
+	}
+	if err := call(ctx, http.MethodGet, "http://"+address+"/state", nil, &s); err != nil {
+		return err
+	}
+	for _, f := range s.Frameworks {
+		if len(f.Executors) > 0 {
+			return fmt.Errorf("executor %s still runs", f.Executors[0].ID)
+		}
+	}
+	return nil
+}

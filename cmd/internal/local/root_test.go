@@ -1,0 +1,186 @@
+package local
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// needRoot says which tests need it. CI runs them: it is root.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts, and the lock of the machine")
+	}
+}
+
+// Two clusters of whatever folders cannot have the machine; the one that has it gives it back.
+func TestAcquire(t *testing.T) {
+	first, second := layout{good(t)}, layout{good(t)}
+	first.StateDir, second.StateDir = t.TempDir(), t.TempDir()
+	held, err := acquire(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []layout{first, second} {
+		if again, err := acquire(l); err == nil {
+			t.Errorf("a second cluster in %s may run", l.StateDir)
+			_ = again.release() // the test has failed
+		}
+	}
+	if err := held.release(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := acquire(second)
+	if err != nil {
+		t.Fatalf("the machine was not given back: %v", err)
+	}
+	if err := again.release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnmountBelow(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "a", "b")
+	mount := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", path, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount(filepath.Join(dir, "a"))
+	mount(inner)
+	mount(inner) // one upon the other, as mounts of a killed run can be
+	file, err := os.Create(filepath.Join(inner, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := unmountBelow(dir); err != nil {
+		t.Error(err)
+	}
+	left, err := mountsBelow(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %v (%v)", left, err)
+	}
+}
+
+// A process that carries our mark is found by it, and its folder with it; others are not.
+func TestMarkedProcesses(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("cat")
+	cmd.Env = append(systemEnv(), mark+"="+dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Once it has answered it runs cat, with its own environment.
+	if _, err := in.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	if err := eachMarked(func(pid int, at string) {
+		if pid == os.Getpid() {
+			t.Error("this process counts as one of the cluster's")
+		}
+		found = found || pid == cmd.Process.Pid && at == dir
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		t.Error("a marked process was not found")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if zombie(os.Getpid()) {
+		t.Error("a living process counts as a zombie")
+	}
+	if ok, err := waitFor(10*time.Second, func() (bool, error) { return zombie(cmd.Process.Pid), nil }); !ok || err != nil {
+		t.Errorf("a process that was killed and not reaped is no zombie: %v", err)
+	}
+	// It was killed.
+	_ = cmd.Wait()
+}
+
+// What was recorded is restored, and what was not there before is removed, once.
+func TestRestoreHost(t *testing.T) {
+	needRoot(t)
+	l := layout{good(t)}
+	l.StateDir = t.TempDir()
+	if err := saveHost(l); err != nil {
+		t.Fatal(err)
+	}
+	path := sysctlPath("kernel.panic")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("7"), 0); errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
+		t.Skip("this machine does not let anybody change kernel settings")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if err := restoreHost(l); err != nil {
+		t.Error(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(string(after)) != strings.TrimSpace(string(before)) {
+		t.Errorf("kernel.panic is %s, it was %s", after, before)
+	}
+	if _, err := os.Stat(l.host()); err == nil {
+		t.Error("the record stays: a later restore would undo what others have set since")
+	}
+	if err := restoreHost(l); err != nil {
+		t.Errorf("restoring twice: %v", err)
+	}
+}
+
+func TestCheckPorts(t *testing.T) {
+	a, err := plan("10.89.0.0/16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := map[string]int{"a server": 6443}
+	if err := checkPorts(free, a.bridge.Addr()); err != nil {
+		t.Skipf("port 6443 is taken on this machine, so nothing can be said: %v", err)
+	}
+	// A program that listens on all addresses is in the way, though the bridge's address is not there yet.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: 6443}), unix.Listen(fd, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPorts(free, a.bridge.Addr()); err == nil || !strings.Contains(err.Error(), "6443") {
+		t.Errorf("a taken port is told as %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/golang/glog"
+	"github.com/spf13/cobra"
+
+	"github.com/mesopod/mesopod/cmd/internal/cli"
+	"github.com/mesopod/mesopod/scheduler"
+)
+
+func newSchedulerCommand() *cobra.Command {
+	cfg := scheduler.DefaultConfig()
+	c := &cobra.Command{
+		Use:   "scheduler --master=HOST:PORT[,HOST:PORT...]",
+		Short: "Run the framework scheduler: pods of an API server become tasks of a Mesos master",
+		Long: `Run the framework scheduler: pods of an API server become tasks of a Mesos master.
+
+Pods with one of the scheduler names are placed on Mesos agents by an embedded kube-scheduler. When the scheduler stops,
+pods run on; the next one takes over the framework, whose id is stored in ConfigMap mesopod-system/mesopod-scheduler.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runScheduler(cmd, cfg) },
+	}
+	set := c.Flags()
+	set.StringVar(&cfg.Kubeconfig, "kubeconfig", cfg.Kubeconfig, "kubeconfig file (default the service account of the pod it runs in)")
+	set.StringVar(&cfg.Master, "master", cfg.Master, "Mesos masters as host:port or URL, separated by commas")
+	set.StringVar(&cfg.Role, "role", cfg.Role, "Mesos role; only * is supported yet")
+	set.StringVar(&cfg.FrameworkName, "framework-name", cfg.FrameworkName, "the framework's name in Mesos")
+	set.StringVar(&cfg.Principal, "principal", cfg.Principal, "the framework's principal in Mesos")
+	set.StringVar(&cfg.User, "user", cfg.User, "user that executors run as on agents")
+	set.DurationVar(&cfg.FailoverTimeout, "failover-timeout", cfg.FailoverTimeout, "how long Mesos keeps the pods while no scheduler is there")
+	set.StringVar(&cfg.Hostname, "hostname", cfg.Hostname, "host name that Mesos' pages show for the framework")
+	set.StringVar(&cfg.WebUIURL, "webui-url", cfg.WebUIURL, "address that Mesos' pages link to")
+	set.StringVar(&cfg.KeeperURI, "keeper-uri", "", "where agents fetch mesopod-keeper: an absolute path there, or an http(s) URL (default mesopod-keeper in --bundle-dir)")
+	set.StringVar(&cfg.BundleDir, "bundle-dir", cfg.BundleDir, "folder of mesopod's programs on the agents")
+	set.Float64Var(&cfg.ExecutorResources.CPUs, "executor-cpus", cfg.ExecutorResources.CPUs, "the executor's own share of each agent, in cpus")
+	set.Float64Var(&cfg.ExecutorResources.MemMB, "executor-mem", cfg.ExecutorResources.MemMB, "the executor's own share of each agent, in MB of memory")
+	set.StringSliceVar(&cfg.SchedulerNames, "scheduler-names", cfg.SchedulerNames, "values of a pod's spec.schedulerName that are ours")
+	return c
+}
+
+func runScheduler(cmd *cobra.Command, cfg scheduler.Config) error {
+	if err := cli.StartLogs(nil); err != nil {
+		return err
+	}
+	if cfg.KeeperURI == "" {
+		cfg.KeeperURI = cfg.BundleDir + "/mesopod-keeper"
+	}
+	s, err := scheduler.New(cfg, scheduler.Deps{})
+	if err != nil {
+		return coded(fmt.Errorf("scheduler: %w", err))
+	}
+	glog.Infof("start scheduler version=%s master=%s", cli.Version, cfg.Master)
+	if err := s.Run(untilSignal(cmd.Context())); err != nil {
+		return coded(fmt.Errorf("scheduler: %w", err))
+	}
+	glog.Info("stop scheduler reason=\"asked to\"")
+	return nil
+}

@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// task is a Mesos task as the operator API's GET_TASKS tells of it.
+type task struct {
+	TaskID struct{ Value string } `json:"task_id"`
+	Name   string                 `json:"name"`
+	State  string                 `json:"state"`
+	Labels struct {
+		Labels []struct{ Key, Value string } `json:"labels"`
+	} `json:"labels"`
+	Statuses []taskStatus `json:"statuses"`
+}
+
+type taskStatus struct {
+	State           string  `json:"state"`
+	Message         string  `json:"message"`
+	Reason          string  `json:"reason"`
+	Timestamp       float64 `json:"timestamp"` // seconds
+	ContainerStatus struct {
+		NetworkInfos []struct {
+			IPAddresses []struct {
+				IPAddress string `json:"ip_address"`
+			} `json:"ip_addresses"`
+		} `json:"network_infos"`
+	} `json:"container_status"`
+}
+
+// last is the newest status.
+func (t task) last() taskStatus {
+	if len(t.Statuses) == 0 {
+		return taskStatus{}
+	}
+	return t.Statuses[len(t.Statuses)-1]
+}
+
+func (t task) ips() []string {
+	var ips []string
+	for _, network := range t.last().ContainerStatus.NetworkInfos {
+		for _, address := range network.IPAddresses {
+			ips = append(ips, address.IPAddress)
+		}
+	}
+	return ips
+}
+
+// label is the value of a label, empty if there is none.
+func (t task) label(key string) string {
+	for _, l := range t.Labels.Labels {
+		if l.Key == key {
+			return l.Value
+		}
+	}
+	return ""
+}
+
+// get reads JSON over HTTP.
+func get(ctx context.Context, address string, query url.Values, result any) error {
+	if query != nil {
+		address += "?" + query.Encode()
+	}
+	return request(ctx, http.MethodGet, address, nil, result)
+}
+
+// request does one call of a Mesos program.
+func request(ctx context.Context, method, address string, body []byte, result any) (retErr error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { retErr = errors.Join(retErr, answer.Body.Close()) }()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %s", address, answer.Status, data)
+	}
+	return json.Unmarshal(data, result)
+}
+
+// tasksOf lists the tasks of a pod, those that ended included.
+func tasksOf(ctx context.Context, pod *corev1.Pod) ([]task, error) {
+	var answer struct {
+		GetTasks struct {
+			Tasks          []task `json:"tasks"`
+			CompletedTasks []task `json:"completed_tasks"`
+			PendingTasks   []task `json:"pending_tasks"`
+		} `json:"get_tasks"`
+	}
+	if err := request(ctx, http.MethodPost, masterURL+"/api/v1", []byte(`{"type":"GET_TASKS"}`), &answer); err != nil {
+		return nil, err
+	}
+	var found []task
+	all := append(append(answer.GetTasks.Tasks, answer.GetTasks.CompletedTasks...), answer.GetTasks.PendingTasks...)
+	for _, one := range all {
+		if strings.HasPrefix(one.TaskID.Value, string(pod.UID)+".") {
+			found = append(found, one)
+		}
+	}
+	return found, nil
+}
+
+// waitTask waits until the pod's one task is in a state.
+func waitTask(t *testing.T, pod *corev1.Pod, state string) task {
+	t.Helper()
+	var found task
+	eventually(t, "task of pod "+pod.Name+" to be "+state, func(ctx context.Context) error {
+		all, err := tasksOf(ctx, pod)
+		if err != nil {
+			return err
+		}
+		if len(all) != 1 {
+			return fmt.Errorf("pod has %d tasks, want 1", len(all))
+		}
+		if found = all[0]; found.State != state {
+			return fmt.Errorf("task is %s: %s", found.State, found.last().Message)
+		}
+		return nil
+	})
+	return found
+}
+
+// sandbox is the folder of the executor on the agent.
+func sandbox(t *testing.T) string {
+	t.Helper()
+	var state struct {
+		Frameworks []struct {
+			Executors []struct {
+				Directory string `json:"directory"`
+			} `json:"executors"`
+		} `json:"frameworks"`
+	}
+	if err := get(t.Context(), agentURL+"/state", nil, &state); err != nil {
+		t.Fatalf("ask the agent: %v", err)
+	}
+	for _, f := range state.Frameworks {
+		for _, e := range f.Executors {
+			return e.Directory
+		}
+	}
+	t.Fatal("the agent has no executor")
+	return ""
+}
+
+// readFile reads a file in a sandbox the way Mesos' web pages do.
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	var text strings.Builder
+	for {
+		var piece struct {
+			Data   string `json:"data"`
+			Offset int    `json:"offset"`
+		}
+		query := url.Values{"path": {path}, "offset": {fmt.Sprint(text.Len())}, "length": {"50000"}}
+		if err := get(t.Context(), agentURL+"/files/read", query, &piece); err != nil {
+			t.Fatalf("read %s through the agent: %v", path, err)
+		}
+		if piece.Data == "" {
+			return text.String()
+		}
+		text.WriteString(piece.Data)
+	}
+}
