@@ -169,6 +169,10 @@ func TestWaitWakeBind(t *testing.T) {
 	if bind.Node != "a1" || bind.Request == reserve.Request {
 		t.Fatalf("got %+v", bind)
 	}
+	// The assumed pod's node would make the executor take it for one that is bound already.
+	if bind.Pod.Name != "p" || bind.Pod.Spec.NodeName != "" {
+		t.Fatalf("got pod %s on node %q, want an unbound one", bind.Pod.Name, bind.Pod.Spec.NodeName)
+	}
 	h.Deliver(core.BindDone{Request: bind.Request})
 	// An answer nobody waits for is dropped.
 	h.Deliver(core.BindDone{Request: bind.Request})

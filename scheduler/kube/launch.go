@@ -22,8 +22,12 @@ func (launchPlugin) Name() string { return LaunchName }
 
 // Bind waits until the pod is seen bound, or its launch has surely ended. The executor writes the binding.
 func (p launchPlugin) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	// kube-scheduler's copy is the assumed pod, which has its node. To the executor a pod with a node is one that
+	// somebody bound before; this one it has to bind.
+	unbound := pod.DeepCopy()
+	unbound.Spec.NodeName = ""
 	a, err := p.s.ask(ctx, func(request uint64) core.Event {
-		return core.Bind{Request: request, Pod: pod, Node: node}
+		return core.Bind{Request: request, Pod: unbound, Node: node}
 	})
 	if err == nil {
 		err = a.err
