@@ -161,7 +161,7 @@ func waitLog(t *testing.T, pod, line string) string {
 	return text
 }
 
-// eventReasons are the reasons of the events about a pod, with their messages.
+// eventReasons are the reasons of the events about a pod, with all their messages.
 func eventReasons(ctx context.Context, pod string) (map[string]string, error) {
 	list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 	if err != nil {
@@ -169,7 +169,7 @@ func eventReasons(ctx context.Context, pod string) (map[string]string, error) {
 	}
 	reasons := map[string]string{}
 	for _, e := range list.Items {
-		reasons[e.Reason] = e.Message
+		reasons[e.Reason] += e.Message + "\n"
 	}
 	return reasons, nil
 }
