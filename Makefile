@@ -94,6 +94,14 @@ demo: ## build all and run the demo on this machine (root)
 bench-start: ## measure local mode: start to ready, first pod, 30 warm pods, memory (root; after mesos, runtime, images, build)
 	@CGO_ENABLED=0 go run ./test/bench/start -bundle-dir $(BUNDLE)
 
+.PHONY: fuzz
+fuzz: ## run each fuzz target for 30 s (FUZZTIME=30s)
+	@$(STEP) fuzz contrib/fuzz.sh
+
+.PHONY: test-long
+test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times over, benches (root; after build)
+	@contrib/test.sh fuzz test-e2e test-e2e test-e2e bench-start
+
 .PHONY: generate
 generate: ## write docs/deps and THIRD_PARTY.md anew
 	@contrib/deps-list.sh
