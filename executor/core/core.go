@@ -23,6 +23,9 @@ type Config struct {
 	LaunchGrace time.Duration
 	// SuicideTimeout is how long an idle executor lives (EX-91); 0 = for ever.
 	SuicideTimeout time.Duration
+	// Ledger is what an earlier process of this executor knew; nil for the first one. It belongs to the core from then
+	// on.
+	Ledger *ledger.Ledger
 	// KillMargin is what a pod gets beyond its grace period before it is ended by force; 0 = 30 s.
 	KillMargin time.Duration
 }
@@ -43,13 +46,14 @@ type Core struct {
 	connected, taskKilling bool
 	kubeletReady           bool
 	exit                   exit
+	recovery               recovery
 
 	// These two live for one Step.
 	out     []Effect
 	feedWhy []string
 }
 
-// New makes a core that knows no task. It panics when Node or NewUUID is missing: both are the program's own doing.
+// New makes a core that knows what the ledger tells. It panics when Node or NewUUID is missing: both are the program's own doing.
 func New(cfg Config) *Core {
 	if cfg.Node == "" || cfg.NewUUID == nil {
 		panic("executor core: Config needs Node and NewUUID")
@@ -57,15 +61,21 @@ func New(cfg Config) *Core {
 	if cfg.KillMargin == 0 {
 		cfg.KillMargin = 30 * time.Second
 	}
-	return &Core{
+	known := cfg.Ledger
+	if known == nil {
+		known = ledger.New()
+	}
+	c := &Core{
 		cfg:       cfg,
-		ledger:    ledger.New(),
+		ledger:    known,
 		watch:     suicide.New(cfg.SuicideTimeout),
 		tasks:     map[string]*task{},
 		pods:      map[types.UID]*pod{},
 		deletions: map[string]*deletion{},
 		ended:     graveyard{fates: map[string]fate{}},
 	}
+	c.restore()
+	return c
 }
 
 // Step takes one event at the given time and returns what is to be done, in order. After Exit it returns nothing.
@@ -78,7 +88,9 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 	c.expire(now)
 	c.watch.Hold(now, c.heldBy())
 	c.endIfDue(now)
+	c.expireHold(now)
 	c.flushFeed()
+	c.keep()
 	if c.exit.done {
 		c.do(Exit{Code: c.exit.code, Why: c.exit.why})
 	}
@@ -109,6 +121,8 @@ func (c *Core) take(now time.Time, ev Event) {
 		c.onPodChanged(now, ev)
 	case PodGone:
 		c.onPodGone(now, ev.UID)
+	case PodsListed:
+		c.onPodsListed(now, ev)
 	case DeleteFailed:
 		c.onDeleteFailed(now, ev)
 	case KubeletReady:
@@ -145,6 +159,9 @@ func (c *Core) NextDeadline() (time.Time, bool) {
 		consider(d.retryAt)
 	}
 	consider(c.exit.by)
+	if c.recovery.hold {
+		consider(c.recovery.by)
+	}
 	if at, armed := c.watch.Deadline(); armed {
 		consider(at)
 	}
@@ -160,16 +177,24 @@ func (c *Core) expire(now time.Time) {
 		case due(t.launchBy):
 			c.launchGraceOver(now, t)
 		case due(t.retryAt):
+			why := "API server was away, again"
+			if t.retryAt.Equal(once) {
+				why = "the executor was restarted, again"
+			}
 			t.retryAt = time.Time{}
-			c.call(t, "API server was away, again")
+			c.call(t, why)
 		case due(t.forceAt):
 			c.force(now, t)
 		}
 	}
 	for _, id := range sortedKeys(c.deletions) {
 		if d := c.deletions[id]; due(d.retryAt) {
+			why := "deletion failed before, again"
+			if d.retryAt.Equal(once) {
+				why = "the executor was restarted, again"
+			}
 			d.retryAt = time.Time{}
-			c.do(d.effect(id, "deletion failed before, again"))
+			c.do(d.effect(id, why))
 		}
 	}
 }
@@ -184,6 +209,9 @@ func (c *Core) heldBy() string {
 	}
 	if live > 0 {
 		return fmt.Sprintf("live tasks: %d", live)
+	}
+	if c.recovery.hold {
+		return "pods of before a restart"
 	}
 	if open := c.ledger.Open(""); open > 0 {
 		return fmt.Sprintf("unacknowledged updates: %d", open)
@@ -200,6 +228,9 @@ func (c *Core) heldBy() string {
 func (c *Core) Unacknowledged() (tasks []string, updates []ledger.Update) {
 	return c.ledger.Unacknowledged()
 }
+
+// Records is all that a restarted executor must know, for a new file (ledger.Snapshot).
+func (c *Core) Records() []ledger.Record { return c.ledger.Snapshot() }
 
 // View is a copy of the core's state for people and tests.
 type View struct {

@@ -5,7 +5,9 @@
 //
 // Order of calls: New once the node's name is known (the first SUBSCRIBED), then Step for each event, and Step with a
 // Tick when NextDeadline has come. Effects are carried out in their order; what they answer comes back as events.
-// Unacknowledged goes along with each SUBSCRIBE. The core has no goroutine, clock, lock or log; one loop owns it.
+// Unacknowledged goes along with each SUBSCRIBE. A Save comes before the effects that rest on it; from what is saved
+// the core of a restarted executor (Config.Ledger) goes on: calls that were under way are made again, and the kubelet
+// gets its first set when the API server told its pods, or the ledger's copies when it does not. The core has no goroutine, clock, lock or log; one loop owns it.
 //
 // The life of a task:
 //

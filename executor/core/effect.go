@@ -32,6 +32,12 @@ type (
 		Annotations             map[string]string
 		Why                     string
 	}
+	// Save writes records to the disk. It comes before all other effects of its step; none of them may be carried out
+	// unless it succeeded.
+	Save struct {
+		Records []ledger.Record
+		Why     string
+	}
 	// SendUpdate sends a task status to the agent. The ledger has recorded it already.
 	SendUpdate struct {
 		Update ledger.Update
@@ -58,6 +64,7 @@ type (
 	Note struct{ TaskID, Why string }
 )
 
+func (Save) effect()       {}
 func (Bind) effect()       {}
 func (Patch) effect()      {}
 func (SendUpdate) effect() {}

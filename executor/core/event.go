@@ -58,6 +58,9 @@ type (
 	PodChanged struct{ Pod *corev1.Pod }
 	// PodGone is a pod of this node that left the API server.
 	PodGone struct{ UID types.UID }
+	// PodsListed tells that all pods that this node has on the API server were delivered by PodChanged, and which they
+	// are. It comes once.
+	PodsListed struct{ UIDs []types.UID }
 	// DeleteFailed answers DeletePod with an error; errdefs.ErrNotFound is no failure and is not sent.
 	DeleteFailed struct {
 		TaskID string
@@ -91,6 +94,7 @@ func (Bound) event()        {}
 func (BindFailed) event()   {}
 func (PodChanged) event()   {}
 func (PodGone) event()      {}
+func (PodsListed) event()   {}
 func (DeleteFailed) event() {}
 func (KubeletReady) event() {}
 func (KubeletPod) event()   {}

@@ -48,6 +48,7 @@ func (c *Core) endIdle(now time.Time, why string) {
 // begin starts the executor's end.
 func (c *Core) begin(now time.Time, grace time.Duration, why string) {
 	c.exit.begun, c.exit.why = true, why
+	c.release("shutting down")
 	most := max(grace-exitReserve-podReserve, time.Second)
 	c.feed("shutting down: " + why)
 	for _, t := range c.sorted() {

@@ -164,7 +164,11 @@ func (c *Core) force(now time.Time, t *task) {
 	if p == nil {
 		// Nobody answered the call to bind. It may still come through; the watch will tell.
 		t.unsure = true
-		c.finishAs(now, t, t.ending, "the API server did not answer in time")
+		why := "the API server did not answer in time"
+		if !t.calling {
+			why = "the executor was restarted before the API server answered"
+		}
+		c.finishAs(now, t, t.ending, why)
 		return
 	}
 	t.forced, p.dropped = true, true

@@ -26,7 +26,11 @@ type pod struct {
 	// apiGone: the API object has gone. mark is a deletion of our own on the copies that the kubelet gets.
 	apiGone bool
 	mark    *mark
-	// fed: the kubelet was given it. dropped: taken away again by force.
+	// unconfirmed: an earlier process of the executor had it, and the API server has not spoken of it since. kept is what
+	// the ledger has of it.
+	unconfirmed bool
+	kept        *keptPod
+	// fed: the kubelet was given it, by this process or an earlier one. dropped: taken away again by force.
 	fed, dropped bool
 	// seen: the kubelet showed it. absent counts the lists since then that did not, the first at absentSince.
 	seen        bool
@@ -77,9 +81,10 @@ func (c *Core) fedPods() []*pod {
 
 // flushFeed gives the kubelet its set once a step at most, and not before it takes pods (PC-50).
 func (c *Core) flushFeed() {
-	if len(c.feedWhy) == 0 || !c.kubeletReady {
+	if len(c.feedWhy) == 0 || !c.kubeletReady || c.recovery.hold {
 		return
 	}
+	c.recovery.fed = true
 	objects := []*corev1.Pod{}
 	for _, p := range c.fedPods() {
 		p.fed = true
@@ -121,6 +126,8 @@ func (c *Core) onPodChanged(now time.Time, ev PodChanged) {
 	switch {
 	case t != nil && t.uid == object.UID && (t.state == Binding || t.state == Killing && t.calling):
 		t.early = newest(object, t.early)
+	case t == nil && c.adoptable(id, object):
+		c.adopt(now, id, object)
 	case p == nil || p.taskID != id:
 		c.strangeBound(id, t, object)
 	case newest(object, p.object) != object:
@@ -132,7 +139,7 @@ func (c *Core) onPodChanged(now time.Time, ev PodChanged) {
 
 // replace takes the newest API copy of a pod.
 func (c *Core) replace(now time.Time, p *pod, object *corev1.Pod) {
-	p.object = object
+	p.object, p.unconfirmed = object, false
 	if object.DeletionTimestamp != nil {
 		delete(c.deletions, p.taskID)
 	}
@@ -271,6 +278,9 @@ func (c *Core) onKubeletPods(now time.Time, ev KubeletPods) {
 			shown[object.UID] = true
 			c.onKubeletPod(now, object)
 		}
+	}
+	if !c.recovery.fed {
+		return // this kubelet has had no set: it cannot know the pods of an earlier one
 	}
 	for _, p := range c.sortedPods() {
 		t := c.tasks[p.taskID]

@@ -22,11 +22,21 @@ import (
 // EX-42 (STARTING first, never back), EX-78 (one terminal update), EX-120 (replay in order with the same uuids),
 // EX-127 (one Exit, nothing after it), PC-50 (no set before the kubelet is ready), P-10 (no shared pods), and that
 // the same events give the same effects. In the end each launch that was taken has its terminal update.
+//
+// Now and then the process dies: between two events, before its records are on the disk, in the middle of writing them, or
+// between two effects. The next one starts from what the disk has, and all laws go on across it.
 func TestLawsOverRandomOrders(t *testing.T) {
 	for seed := range uint64(400) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			first, second := newChaos(t, seed), newChaos(t, seed)
 			for range 150 {
+				if first.rand.IntN(25) == 0 {
+					first.crash(first.random())
+					second.rand.IntN(25)
+					second.crash(second.random())
+					continue
+				}
+				second.rand.IntN(25)
 				a, b := first.step(first.random()), second.step(second.random())
 				if a != b {
 					t.Fatalf("the same events gave other effects:\n%s\nand\n%s", a, b)
@@ -56,12 +66,25 @@ type chaos struct {
 	stopping bool
 	exited   bool
 	diary    string
+
+	// cfg makes the next core after a crash; disk is what the one before saved.
+	cfg  core.Config
+	disk []byte
+	// held: the core was made from a ledger with pods, and the kubelet had no set since. listed: the API server was heard,
+	// and readyAt is when the kubelet took pods.
+	held, listed bool
+	readyAt      time.Time
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
+	cfg := core.Config{Node: node, NewUUID: names(), LaunchGrace: time.Minute, SuicideTimeout: time.Hour}
+	disk, err := ledger.AppendHeader(nil, ledger.Owner{Container: "c1"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &chaos{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_000_000, 0),
-		core: core.New(core.Config{Node: node, NewUUID: names(), LaunchGrace: time.Minute, SuicideTimeout: time.Hour}),
+		core: core.New(cfg), cfg: cfg, disk: disk,
 		sent: map[string]ledger.Update{}, states: map[string][]mesos.TaskState{}, launched: map[string]bool{},
 	}
 }
@@ -92,7 +115,7 @@ func (c *chaos) random() core.Event {
 	pod := c.pod()
 	id := pod.Annotations[messages.AnnotationTaskID]
 	errs := []error{errdefs.ErrUnavailable, errdefs.ErrUnavailable, errdefs.ErrLost, errdefs.ErrConflict, errdefs.ErrNotFound, errdefs.ErrRefused}
-	switch c.rand.IntN(30) {
+	switch c.rand.IntN(31) {
 	case 0:
 		return core.Disconnected{}
 	case 1, 2:
@@ -136,6 +159,14 @@ func (c *chaos) random() core.Event {
 			return core.KubeletEnded{}
 		}
 		return core.Message{Data: []byte([]string{"kamikaze", "task-lost:" + id, "rubbish"}[c.rand.IntN(3)])}
+	case 29:
+		listed := core.PodsListed{}
+		for _, pod := range c.fed {
+			if c.rand.IntN(4) > 0 {
+				listed.UIDs = append(listed.UIDs, pod.UID)
+			}
+		}
+		return listed
 	case 26, 27, 28:
 		if _, open := c.core.Unacknowledged(); len(open) > 0 {
 			u := open[c.rand.IntN(len(open))]
@@ -159,34 +190,51 @@ func (c *chaos) step(ev core.Event) string {
 	if launch, ok := ev.(core.Launch); ok && !c.stopping && !c.exited {
 		c.launched[launch.TaskID] = true
 	}
-	effects := c.core.Step(c.now, ev)
-	text := fmt.Sprintf("%T %s\n%s", ev, c.now.Format(time.TimeOnly), show(effects))
-	c.diary += text
-	if c.exited && len(effects) > 0 {
-		c.fail("effects after Exit")
-	}
-	if _, ok := ev.(core.KubeletReady); ok {
-		c.ready = true
-	}
+	effects := c.take(ev)
 	for _, e := range effects {
-		switch e := e.(type) {
-		case core.SendUpdate:
-			c.update(e.Update)
-		case core.Feed:
-			c.feed(e)
-		case core.Bind:
-			c.calls = append(c.calls, e.TaskID)
-		case core.Patch:
-			c.calls = append(c.calls, e.TaskID)
-		case core.Exit:
-			c.exited = true
-		}
+		c.perform(e)
 	}
 	if v := c.core.Snapshot(); v.ShuttingDown {
 		c.stopping = true
 	}
 	c.replay()
-	return text
+	return show(effects)
+}
+
+// take gives the core an event.
+func (c *chaos) take(ev core.Event) []core.Effect {
+	effects := c.core.Step(c.now, ev)
+	c.diary += fmt.Sprintf("%T %s\n%s", ev, c.now.Format(time.TimeOnly), show(effects))
+	if c.exited && len(effects) > 0 {
+		c.fail("effects after Exit")
+	}
+	switch ev.(type) {
+	case core.KubeletReady:
+		if !c.ready {
+			c.ready, c.readyAt = true, c.now
+		}
+	case core.PodsListed:
+		c.listed = true
+	}
+	return effects
+}
+
+// perform is the shell: it carries out one effect, which the laws look at.
+func (c *chaos) perform(e core.Effect) {
+	switch e := e.(type) {
+	case core.Save:
+		c.save(e)
+	case core.SendUpdate:
+		c.update(e.Update)
+	case core.Feed:
+		c.feed(e)
+	case core.Bind:
+		c.calls = append(c.calls, e.TaskID)
+	case core.Patch:
+		c.calls = append(c.calls, e.TaskID)
+	case core.Exit:
+		c.exited = true
+	}
 }
 
 func (c *chaos) fail(format string, args ...any) {
@@ -238,6 +286,10 @@ func (c *chaos) replay() {
 func (c *chaos) feed(f core.Feed) {
 	if !c.ready {
 		c.fail("the kubelet was fed before it was ready")
+	}
+	if c.held {
+		c.held = false
+		c.firstSet(f)
 	}
 	seen := map[string]bool{}
 	for _, pod := range f.Pods {
@@ -299,6 +351,9 @@ func FuzzLaunchData(f *testing.F) {
 		now := time.Unix(0, 0)
 		c.Step(now, core.Connected{})
 		effects := c.Step(now, core.Launch{TaskID: id, Data: data})
+		if _, ok := effects[0].(core.Save); ok {
+			effects = effects[1:]
+		}
 		if len(effects) != 1 {
 			t.Fatalf("a launch had %d answers, want 1: %v", len(effects), effects)
 		}

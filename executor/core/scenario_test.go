@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,10 @@ type story struct {
 	now     time.Time
 	start   time.Time
 	kubelet map[string]*corev1.Pod
+	cfg     core.Config
+	// saves shows the effect Save, which almost every step has. disk is what was saved.
+	saves bool
+	disk  [][]ledger.Record
 }
 
 const node = "a1"
@@ -58,7 +63,54 @@ func newStory(cfg core.Config) *story {
 		cfg.Node, cfg.NewUUID = node, names()
 		cfg.LaunchGrace, cfg.SuicideTimeout = 5*time.Minute, 20*time.Minute
 	}
-	return &story{core: core.New(cfg), now: start, start: start, kubelet: map[string]*corev1.Pod{}}
+	return &story{core: core.New(cfg), cfg: cfg, now: start, start: start, kubelet: map[string]*corev1.Pod{}}
+}
+
+// step gives one event to the core, saves what it says, and returns the effects as text.
+func (s *story) step(ev core.Event) string {
+	effects := s.core.Step(s.now, ev)
+	for i, e := range effects {
+		if save, ok := e.(core.Save); ok {
+			if i != 0 {
+				panic("an effect comes before what must be on the disk for it")
+			}
+			s.disk = append(s.disk, save.Records)
+			if !s.saves {
+				effects = effects[1:]
+			}
+			break
+		}
+	}
+	return show(effects)
+}
+
+// restart is kill -9 of the executor and its next start. The kubelet's watch and list are new then, too.
+func (s *story) restart(t *testing.T, d *datadriven.TestData) string {
+	cfg := s.cfg
+	var file []byte
+	file, err := ledger.AppendHeader(nil, ledger.Owner{})
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	for _, records := range s.disk {
+		records = slices.DeleteFunc(slices.Clone(records), func(r ledger.Record) bool {
+			lost := text(t, d, "lost", "")
+			return lost != "" && strings.HasPrefix(r.String(), lost)
+		})
+		if file, err = ledger.AppendRecords(file, records...); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+	}
+	_, records, damage := ledger.Decode(file)
+	if err := damage.Err(); err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	cfg.Ledger = ledger.Replay(records)
+	if d.HasArg("lost") {
+		cfg.Ledger.SetDamaged(true)
+	}
+	s.core, s.kubelet = core.New(cfg), map[string]*corev1.Pod{}
+	return s.unacknowledged()
 }
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
@@ -71,6 +123,11 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "wait":
 		return s.wait(t, d)
+	case "saves":
+		s.saves = true
+		return ""
+	case "restart":
+		return s.restart(t, d)
 	case "unacknowledged":
 		return s.unacknowledged()
 	case "snapshot":
@@ -79,7 +136,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return s.ack(t, d)
 	}
 	ev := s.event(t, d)
-	return show(s.core.Step(s.now, ev))
+	return s.step(ev)
 }
 
 func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
@@ -109,6 +166,12 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return core.DeleteFailed{TaskID: task(t, d), Err: failure(t, d)}
 	case "pod-changed":
 		return core.PodChanged{Pod: apiPod(t, d, s.now)}
+	case "pods-listed":
+		var listed core.PodsListed
+		for _, arg := range d.CmdArgs {
+			listed.UIDs = append(listed.UIDs, types.UID("uid-"+arg.Key))
+		}
+		return listed
 	case "pod-gone":
 		return core.PodGone{UID: uid(t, d)}
 	case "kubelet-ready":
@@ -147,7 +210,7 @@ func (s *story) wait(t *testing.T, d *datadriven.TestData) string {
 			break
 		}
 		s.now = at
-		effects := show(s.core.Step(s.now, core.Tick{}))
+		effects := s.step(core.Tick{})
 		fmt.Fprintf(&b, "at %s\n%s", s.now.Sub(s.start), effects)
 	}
 	s.now = end
@@ -181,13 +244,13 @@ func (s *story) ack(t *testing.T, d *datadriven.TestData) string {
 	_, open := s.core.Unacknowledged()
 	if d.HasArg("all") {
 		for _, u := range open {
-			b.WriteString(show(s.core.Step(s.now, core.Acknowledged{TaskID: u.TaskID, UUID: u.UUID})))
+			b.WriteString(s.step(core.Acknowledged{TaskID: u.TaskID, UUID: u.UUID}))
 		}
 		return b.String()
 	}
 	uuid := make([]byte, ledger.UUIDBytes)
 	copy(uuid, text(t, d, "uuid", ""))
-	return show(s.core.Step(s.now, core.Acknowledged{TaskID: task(t, d), UUID: uuid}))
+	return s.step(core.Acknowledged{TaskID: task(t, d), UUID: uuid})
 }
 
 func show(effects []core.Effect) string {
@@ -197,6 +260,8 @@ func show(effects []core.Effect) string {
 	}
 	for _, e := range effects {
 		switch e := e.(type) {
+		case core.Save:
+			line(e.Why, "save %d", len(e.Records))
 		case core.Bind:
 			line(e.Why, "bind %s/%s uid=%s node=%s keys=%d", e.Namespace, e.Name, e.UID, e.Node, len(e.Annotations))
 		case core.Patch:

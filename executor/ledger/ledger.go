@@ -6,8 +6,13 @@
 // whether a task has ended: a terminal state is final (EX-78), and states never go back (EX-42).
 //
 // Order of calls: AcceptTask when a launch arrives, Record before each send, Acknowledge for each ACKNOWLEDGED,
-// Unacknowledged at each SUBSCRIBE, Forget when a task may be dropped. The ledger is pure data without goroutines or
-// locks; the core's loop owns it.
+// Unacknowledged at each SUBSCRIBE, Forget when a task may be dropped. KeepTask, KeepPod and KeepDeletion hold what a
+// later process needs to go on: it is restarted under the eyes of nobody. The ledger is pure data without goroutines
+// or locks; the core's loop owns it.
+//
+// Each change leaves a Record in the journal; Journal takes them out, and the shell writes them to disk before
+// anything is acted on (AppendRecords). After a crash Decode reads them back, telling what is damaged, and Replay makes
+// the ledger that was. Records say what is, not what changed, so that one that is lost takes no other with it.
 package ledger
 
 import (
@@ -18,6 +23,7 @@ import (
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
@@ -29,25 +35,25 @@ const UUIDBytes = 16
 // mesos.TaskStatus of source SOURCE_EXECUTOR.
 type Update struct {
 	// TaskID is the Mesos task id.
-	TaskID string
+	TaskID string `json:"task"`
 	// UUID is 16 raw bytes, fresh for each update and the same on each repeat.
-	UUID []byte
+	UUID []byte `json:"uuid"`
 	// State is the task's state: never TASK_STAGING, which the agent refuses from an executor.
-	State mesos.TaskState
+	State mesos.TaskState `json:"state"`
 	// Reason is Mesos' own reason, nil for none.
-	Reason *mesos.TaskStatus_Reason
+	Reason *mesos.TaskStatus_Reason `json:"reason,omitempty"`
 	// Message begins with a messages.Reason.
-	Message string
+	Message string `json:"message,omitempty"`
 	// Data is the status payload (messages.EncodeStatus), nil for none.
-	Data []byte
+	Data []byte `json:"data,omitempty"`
 	// Timestamp is when the update was made.
-	Timestamp time.Time
+	Timestamp time.Time `json:"time"`
 	// Healthy is the pod's readiness, nil when not known.
-	Healthy *bool
+	Healthy *bool `json:"healthy,omitempty"`
 	// PodIPs are the pod's addresses, the primary one first.
-	PodIPs []string
+	PodIPs []string `json:"podIPs,omitempty"`
 	// Labels are further facts for schedulers and people, nil for none.
-	Labels map[string]string
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Clone is a copy that shares no memory with the update.
@@ -74,18 +80,27 @@ type Ledger struct {
 	accepted []string
 	// open is the unacknowledged updates of all tasks in the order in which they were recorded.
 	open []Update
+	// pods and deletions are kept for the core; graves are the ends of forgotten tasks, the newest last.
+	pods      map[types.UID]Pod
+	deletions map[string]Deletion
+	graves    []Grave
+	damaged   bool
+	// journal is what changed since it was taken last.
+	journal []Record
 }
 
 type task struct {
-	// launched: the agent launched it here, so it counts among the unacknowledged tasks until an update of it is
-	// acknowledged.
-	launched, acknowledged bool
-	last                   Update
-	recorded               bool
+	// kept is the core's own knowledge. Launched in it: the agent launched it here, so it counts among the
+	// unacknowledged tasks until an update of it is acknowledged.
+	kept     Task
+	last     Update
+	recorded bool
 }
 
 // New is an empty ledger.
-func New() *Ledger { return &Ledger{tasks: map[string]*task{}} }
+func New() *Ledger {
+	return &Ledger{tasks: map[string]*task{}, pods: map[types.UID]Pod{}, deletions: map[string]Deletion{}}
+}
 
 // AcceptTask enters a task that the agent launched. A known task is errdefs.ErrConflict (EX-5).
 func (l *Ledger) AcceptTask(id string) error {
@@ -95,12 +110,14 @@ func (l *Ledger) AcceptTask(id string) error {
 	if l.tasks[id] != nil {
 		return fmt.Errorf("accept task %s: already in the ledger: %w", id, errdefs.ErrConflict)
 	}
-	l.enter(id).launched = true
+	t := l.enter(id)
+	t.kept.Launched = true
+	l.journal = append(l.journal, taskRecord(t.kept))
 	return nil
 }
 
 func (l *Ledger) enter(id string) *task {
-	t := &task{}
+	t := &task{kept: Task{ID: id}}
 	l.tasks[id] = t
 	l.accepted = append(l.accepted, id)
 	return t
@@ -133,6 +150,7 @@ func (l *Ledger) Record(u Update) error {
 	}
 	t.last, t.recorded = u.Clone(), true
 	l.open = append(l.open, t.last)
+	l.journal = append(l.journal, updateRecord(t.last))
 	return nil
 }
 
@@ -144,7 +162,8 @@ func (l *Ledger) Acknowledge(taskID string, uuid []byte) bool {
 		return false
 	}
 	l.open = slices.Delete(l.open, at, at+1)
-	l.tasks[taskID].acknowledged = true
+	l.tasks[taskID].kept.Acknowledged = true
+	l.journal = append(l.journal, Record{Acknowledged: &Acknowledgement{TaskID: taskID, UUID: bytes.Clone(uuid)}})
 	return true
 }
 
@@ -152,7 +171,7 @@ func (l *Ledger) Acknowledge(taskID string, uuid []byte) bool {
 // the order of their launch, and the open updates in the order in which they were recorded. Both are copies.
 func (l *Ledger) Unacknowledged() (tasks []string, updates []Update) {
 	for _, id := range l.accepted {
-		if t := l.tasks[id]; t.launched && !t.acknowledged {
+		if t := l.tasks[id]; t.kept.Launched && !t.kept.Acknowledged {
 			tasks = append(tasks, id)
 		}
 	}
@@ -197,9 +216,20 @@ func (l *Ledger) Forget(taskID string) bool {
 	if !l.Ended(taskID) || l.Open(taskID) > 0 {
 		return false
 	}
-	delete(l.tasks, taskID)
-	l.accepted = slices.DeleteFunc(l.accepted, func(id string) bool { return id == taskID })
+	grave := Grave{TaskID: taskID, Unsure: l.tasks[taskID].kept.Unsure}
+	l.bury(grave)
+	l.journal = append(l.journal, Record{Forgotten: &grave})
 	return true
+}
+
+// bury drops a task and remembers its end.
+func (l *Ledger) bury(g Grave) {
+	delete(l.tasks, g.TaskID)
+	l.accepted = slices.DeleteFunc(l.accepted, func(id string) bool { return id == g.TaskID })
+	l.graves = append(l.graves, g)
+	if over := len(l.graves) - Graves; over > 0 {
+		l.graves = slices.Delete(l.graves, 0, over)
+	}
 }
 
 // IsTerminal tells whether no state follows this one.

@@ -12,7 +12,7 @@ var cores = []string{
 // The packages of the two programs that act.
 var shells = []string{
 	"scheduler", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
-	"executor", "executor/agentconn", "executor/binder", "executor/kubelet", "executor/poller", "executor/runtime", "executor/vm/...",
+	"executor", "executor/agentconn", "executor/binder", "executor/kubelet", "executor/poller", "executor/runtime", "executor/statedir", "executor/store", "executor/vm/...",
 }
 
 const mesosLib = "github.com/mesos/mesos-go/api/v1/lib/"
