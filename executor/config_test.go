@@ -64,7 +64,7 @@ func agentEnv() map[string]string {
 	return map[string]string{
 		"MESOS_FRAMEWORK_ID": "fw", "MESOS_EXECUTOR_ID": "ex", "MESOS_SLAVE_ID": "S0", "MESOS_SLAVE_PID": "slave(1)@10.0.0.1:5051",
 		"MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "MESOS_SANDBOX": "/sandbox", "MESOS_DIRECTORY": "/work/runs/c1", "MESOS_CHECKPOINT": "1",
-		"MESOS_RECOVERY_TIMEOUT": "15mins", "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": "60secs", "MESOPOD_CGROUP": "/mesos/c1",
+		"MESOS_RECOVERY_TIMEOUT": "15mins", "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": "60secs", "MESOPOD_CGROUP": "/mesos/c1", "MESOPOD_STATE_FILE": "/sandbox/state",
 	}
 }
 
@@ -79,7 +79,7 @@ func TestEnv(t *testing.T) {
 	}
 	want := Env{
 		AgentURL: "http://10.0.0.1:5051/slave(1)/api/v1/executor", AgentAddress: "10.0.0.1", FrameworkID: "fw", ExecutorID: "ex", AgentID: "S0",
-		Sandbox: "/sandbox", Cgroup: "/mesos/c1", Checkpoint: true, RecoveryTimeout: 15 * time.Minute, ShutdownGrace: time.Minute,
+		Container: "c1", StateFile: "/sandbox/state", Sandbox: "/sandbox", Cgroup: "/mesos/c1", Checkpoint: true, RecoveryTimeout: 15 * time.Minute, ShutdownGrace: time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

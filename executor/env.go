@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 // CgroupVariable is the variable in which the keeper tells the cgroup that it prepared, as a path in each hierarchy.
 const CgroupVariable = "MESOPOD_CGROUP"
 
+// StateFileVariable is the variable in which the keeper names the file for the path of the state folder.
+const StateFileVariable = "MESOPOD_STATE_FILE"
+
 // tokenVariable holds the secret for an agent with executor authentication.
 const tokenVariable = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN"
 
@@ -25,6 +29,10 @@ type Env struct {
 	AgentURL, AgentAddress string
 	// FrameworkID, ExecutorID and AgentID say who we are.
 	FrameworkID, ExecutorID, AgentID string
+	// Container is the id of our Mesos container.
+	Container string
+	// StateFile is where the keeper wants to read the state folder's path, for its watchdog; empty for nowhere.
+	StateFile string
 	// Sandbox is the folder for logs.
 	Sandbox string
 	// Cgroup is the one that the keeper prepared.
@@ -71,10 +79,13 @@ func envFrom(lookup func(string) (string, bool)) (Env, error) {
 		FrameworkID: need("MESOS_FRAMEWORK_ID"), ExecutorID: need("MESOS_EXECUTOR_ID"), AgentID: need("MESOS_SLAVE_ID"),
 		Cgroup: need(CgroupVariable), ShutdownGrace: duration("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD"),
 	}
-	env.Sandbox, _ = lookup("MESOS_SANDBOX")
-	if env.Sandbox == "" {
-		env.Sandbox = need("MESOS_DIRECTORY")
+	directory := need("MESOS_DIRECTORY")
+	// The sandbox's path on the host ends with the id of the container.
+	env.Container = filepath.Base(directory)
+	if env.Sandbox, _ = lookup("MESOS_SANDBOX"); env.Sandbox == "" {
+		env.Sandbox = directory
 	}
+	env.StateFile, _ = lookup(StateFileVariable)
 	checkpoint, _ := lookup("MESOS_CHECKPOINT")
 	if env.Checkpoint = checkpoint == "1"; env.Checkpoint {
 		env.RecoveryTimeout = duration("MESOS_RECOVERY_TIMEOUT")

@@ -3,6 +3,9 @@ package executor
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/golang/glog"
@@ -13,6 +16,8 @@ import (
 	"github.com/mesopod/mesopod/executor/agentconn"
 	"github.com/mesopod/mesopod/executor/binder"
 	"github.com/mesopod/mesopod/executor/core"
+	"github.com/mesopod/mesopod/executor/ledger"
+	"github.com/mesopod/mesopod/executor/store"
 )
 
 // Executor is one executor. Make one with New.
@@ -23,13 +28,16 @@ type Executor struct {
 	binder *binder.Binder
 	conn   *agentconn.Conn
 	inbox  chan message
+	// store is the ledger's file, open while Run lives.
+	store *store.File
 	// slots bounds the calls to the API server that are under way.
 	slots chan struct{}
 }
 
 // ExitError is an end of the executor that is none to be proud of. Main exits with Code.
 type ExitError struct {
-	// Code is 1 for a failure, 3 when the kubelet ended.
+	// Code is 1 for a failure that a restart may mend; 3 when the kubelet ended and 4 when the agent is lost for good, both
+	// after the tasks were ended, so that the keeper must end too.
 	Code int
 	Why  string
 }
@@ -38,6 +46,8 @@ type ExitError struct {
 func (e *ExitError) Error() string { return fmt.Sprintf("executor ends: %s", e.Why) }
 
 const (
+	// agentLostCode is the exit code after the agent refused us or stayed away too long.
+	agentLostCode = 4
 	// callsAtOnce is how many binds, patches and deletions may be under way.
 	callsAtOnce = 16
 	// inboxSize lets the parts run ahead of the loop a little; nobody depends on it.
@@ -83,7 +93,20 @@ func New(config Config, env Env) (*Executor, error) {
 
 // Run lives until the agent, the idle watch or a failure ends the executor. The end of ctx asks for a shutdown like
 // the agent's: pods end within the agent's grace period, then Run returns.
+//
+// A panic ends the process by SIGABRT instead of exit code 2, which is that of wrong flags: the keeper starts the
+// executor again after the one and not after the other.
 func (e *Executor) Run(ctx context.Context) error {
+	debug.SetTraceback("crash")
+	known, err := e.recover()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := e.store.Close(); err != nil {
+			glog.Warningf("end ledger err=%v", err)
+		}
+	}()
 	// The parts outlive ctx: they are what an orderly end needs.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -106,14 +129,14 @@ func (e *Executor) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	exit := e.loop(life, group)
+	exit := e.loop(life, group, known)
 	glog.Infof("end executor code=%d reason=%q", exit.Code, exit.Why)
 	e.stop(ctx, cancel, group)
 	select {
 	case err := <-connection:
 		// The core ends in order when the agent is lost; for whoever started us it is a failure all the same.
 		if err != nil && exit.Code == 0 {
-			exit.Code, exit.Why = 1, err.Error()
+			exit.Code, exit.Why = agentLostCode, err.Error()
 		}
 	default:
 	}
@@ -121,6 +144,21 @@ func (e *Executor) Run(ctx context.Context) error {
 		return &ExitError{Code: exit.Code, Why: exit.Why}
 	}
 	return nil
+}
+
+// recover reads what an earlier executor of this Mesos container knew, and tells the keeper where our state is.
+func (e *Executor) recover() (*ledger.Ledger, error) {
+	if e.env.StateFile != "" {
+		if err := os.WriteFile(e.env.StateFile, []byte(e.config.StateDir+"\n"), 0o600); err != nil {
+			return nil, fmt.Errorf("tell the keeper the state folder: %w", err)
+		}
+	}
+	var known *ledger.Ledger
+	var err error
+	e.store, known, err = store.Open(filepath.Join(e.config.StateDir, "ledger"), ledger.Owner{
+		Framework: e.env.FrameworkID, Agent: e.env.AgentID, Executor: e.env.ExecutorID, Container: e.env.Container,
+	})
+	return known, err
 }
 
 // stop ends what was started. The kubelet's own goroutines stay; they end with the process.

@@ -56,58 +56,96 @@ func (e *Executor) unacknowledged(ctx context.Context) ([]string, []ledger.Updat
 
 // state is what the loop alone touches.
 type state struct {
-	core    *core.Core // nil until the first SUBSCRIBED
+	core *core.Core // nil until the first SUBSCRIBED
+	// known is what the core will begin with.
+	known   *ledger.Ledger
 	kubelet *kubelet.Kubelet
 	timer   *time.Timer
 	group   *errgroup.Group
+	// pending is what the core has said and nobody has done.
+	pending []core.Effect
 }
 
+// batch is how many events may be taken before their effects are carried out: they share one write to the disk.
+const batch = 64
+
 // loop owns the core. It returns the effect that ends the executor.
-func (e *Executor) loop(life context.Context, group *errgroup.Group) core.Exit {
-	s := &state{timer: time.NewTimer(time.Hour), group: group}
+func (e *Executor) loop(life context.Context, group *errgroup.Group, known *ledger.Ledger) core.Exit {
+	s := &state{timer: time.NewTimer(time.Hour), group: group, known: known}
 	defer s.timer.Stop()
 	for {
-		var event core.Event
+		var exit *core.Exit
 		select {
 		case m := <-e.inbox:
-			event = m.event
-			switch {
-			case m.agent != nil:
-				e.begin(life, s, *m.agent)
-			case m.kubelet != nil:
-				s.kubelet = m.kubelet
-			case m.open != nil:
-				var answer unacknowledged
-				if s.core != nil {
-					answer.tasks, answer.updates = s.core.Unacknowledged()
-				}
-				m.open <- answer
-			}
+			exit = e.take(life, s, m)
 		case <-s.timer.C:
-			event = core.Tick{}
+			exit = e.step(s, core.Tick{})
 		case <-life.Done():
 			return core.Exit{Code: 1, Why: "a part of the executor failed"}
 		}
-		if event == nil {
-			continue
+		for n := 1; n < batch && exit == nil && len(e.inbox) > 0; n++ {
+			exit = e.take(life, s, <-e.inbox)
 		}
-		if exit := e.step(life, s, event); exit != nil {
+		if exit == nil {
+			exit = e.act(life, s)
+		}
+		if exit != nil {
 			return *exit
 		}
 	}
 }
 
-// step gives one event to the core and carries out what it says; an Exit is returned.
-func (e *Executor) step(life context.Context, s *state, event core.Event) *core.Exit {
+// take handles one message.
+func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
+	switch {
+	case m.agent != nil:
+		e.begin(life, s, *m.agent)
+	case m.kubelet != nil:
+		s.kubelet = m.kubelet
+	case m.open != nil:
+		// What goes along with SUBSCRIBE is said as much as what is sent.
+		if exit := e.act(life, s); exit != nil {
+			return exit
+		}
+		var answer unacknowledged
+		if s.core != nil {
+			answer.tasks, answer.updates = s.core.Unacknowledged()
+		} else {
+			answer.tasks, answer.updates = s.known.Unacknowledged()
+		}
+		m.open <- answer
+	case m.event != nil:
+		return e.step(s, m.event)
+	}
+	return nil
+}
+
+// step gives one event to the core and keeps what it says for act.
+func (e *Executor) step(s *state, event core.Event) *core.Exit {
 	glog.V(2).Infof("take event kind=%T", event)
 	if s.core == nil {
-		// The agent never named our node: there is no task and no pod to end.
+		// The agent never named our node: there is nothing that could end a pod.
 		if shutdown, ok := event.(core.Shutdown); ok {
 			return &core.Exit{Why: shutdown.Why}
 		}
 		return nil
 	}
-	for _, effect := range s.core.Step(time.Now(), event) {
+	s.pending = append(s.pending, s.core.Step(time.Now(), event)...)
+	return nil
+}
+
+// act saves what is to be saved, then carries out what rests on it; an Exit is returned.
+func (e *Executor) act(life context.Context, s *state) *core.Exit {
+	if s.core == nil {
+		return nil
+	}
+	effects := s.pending
+	s.pending = nil
+	if err := e.save(s, effects); err != nil {
+		glog.Errorf("end without acting effects=%d err=%v", len(effects), err)
+		return &core.Exit{Code: 1, Why: err.Error()}
+	}
+	for _, effect := range effects {
 		if exit, ok := effect.(core.Exit); ok {
 			return &exit
 		}
@@ -121,6 +159,22 @@ func (e *Executor) step(life context.Context, s *state, event core.Event) *core.
 	return nil
 }
 
+func (e *Executor) save(s *state, effects []core.Effect) error {
+	var changes [][]ledger.Record
+	for _, effect := range effects {
+		if save, ok := effect.(core.Save); ok {
+			changes = append(changes, save.Records)
+		}
+	}
+	if err := e.store.Append(changes...); err != nil {
+		return err
+	}
+	if e.store.Full() {
+		return e.store.Rewrite(s.core.Records())
+	}
+	return nil
+}
+
 // begin makes the core, now that the node has a name, and starts what runs pods.
 func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) {
 	glog.Infof("subscribe node=%s agent=%s resources=%q", agent.Hostname, agent.ID, agent.Resources)
@@ -129,6 +183,7 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 		NewUUID:        func() []byte { return uuid.NewRandom() },
 		LaunchGrace:    e.config.LaunchGracePeriod.Duration,
 		SuicideTimeout: e.config.SuicideTimeout.Duration,
+		Ledger:         s.known,
 	})
 	s.group.Go(func() error { return e.watchPods(life, agent.Hostname) })
 	s.group.Go(func() error {
@@ -174,6 +229,8 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 	case core.SendUpdate:
 		glog.Infof("send status task=%s state=%v message=%q reason=%q", f.Update.TaskID, f.Update.State, f.Update.Message, f.Why)
 		e.conn.Send(f.Update)
+	case core.Save:
+		glog.V(1).Infof("saved records=%d reason=%q", len(f.Records), f.Why)
 	case core.Feed:
 		glog.Infof("feed kubelet pods=%d reason=%q", len(f.Pods), f.Why)
 		if s.kubelet != nil {

@@ -31,7 +31,7 @@ func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
 	}
 	containers, err := runtime.New(runtime.Config{
 		BundleDir: e.config.BundleDir, StateDir: e.config.StateDir, LogFile: filepath.Join(e.env.Sandbox, "containerd.log"),
-		Bridge: e.config.Bridge, PodCIDR: e.config.PodCIDR,
+		Bridge: e.config.Bridge, PodCIDR: e.config.PodCIDR, Container: e.env.Container,
 	})
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (e *Executor) watchPods(ctx context.Context, node string) error {
 			e.post(ctx, core.PodChanged{Pod: pod})
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    changed,
 		UpdateFunc: func(_, object any) { changed(object) },
 		DeleteFunc: func(object any) {
@@ -121,6 +121,15 @@ func (e *Executor) watchPods(ctx context.Context, node string) error {
 		return fmt.Errorf("watch pods of node %s: %w", node, err)
 	}
 	factory.Start(ctx.Done())
+	if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		var listed core.PodsListed
+		for _, object := range informer.GetStore().List() {
+			if pod, ok := object.(*corev1.Pod); ok {
+				listed.UIDs = append(listed.UIDs, pod.UID)
+			}
+		}
+		e.post(ctx, listed)
+	}
 	<-ctx.Done()
 	factory.Shutdown()
 	return nil

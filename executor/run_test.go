@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,7 +12,11 @@ import (
 	"testing"
 	"time"
 
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	"github.com/mesos/mesos-go/api/v1/lib/executor"
+
+	"github.com/mesopod/mesopod/executor/ledger"
+	"github.com/mesopod/mesopod/executor/store"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -37,6 +42,7 @@ func newExecutor(t *testing.T, handler http.HandlerFunc, change func(*Env)) *Exe
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.StateDir, env.StateFile = t.TempDir(), filepath.Join(t.TempDir(), "state")
 	env.AgentURL = server.URL + "/slave(1)/api/v1/executor"
 	if change != nil {
 		change(&env)
@@ -87,13 +93,51 @@ func TestSignalBeforeSubscribed(t *testing.T) {
 	if err := run(t, ctx, e); err != nil {
 		t.Errorf("Run: %v", err)
 	}
+	if text, err := os.ReadFile(e.env.StateFile); err != nil || string(text) != e.config.StateDir+"\n" {
+		t.Errorf("the keeper is told the state folder %q, error %v", text, err)
+	}
+}
+
+// EX-120 over a restart: what an earlier executor of the container knew goes along with the first SUBSCRIBE; that of
+// another container does not.
+func TestSubscribesWithLedger(t *testing.T) {
+	for container, tasks := range map[string]int{"c1": 1, "c0": 0} {
+		subscribed := make(chan *executor.Call_Subscribe, 100)
+		e := newExecutor(t, func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			var call executor.Call
+			if err = errors.Join(err, call.Unmarshal(body)); err != nil {
+				t.Error(err)
+			}
+			subscribed <- call.Subscribe
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, nil)
+		before, known, err := store.Open(filepath.Join(e.config.StateDir, "ledger"), ledger.Owner{
+			Framework: "fw", Agent: "S0", Executor: "ex", Container: container})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(known.AcceptTask("u.1"), known.Record(ledger.Update{TaskID: "u.1", UUID: make([]byte, ledger.UUIDBytes), State: mesos.TASK_STARTING}),
+			before.Append(known.Journal()), before.Close()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var first *executor.Call_Subscribe
+		go func() { first = <-subscribed; cancel() }()
+		if err := run(t, ctx, e); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if len(first.UnacknowledgedTasks) != tasks || len(first.UnacknowledgedUpdates) != tasks {
+			t.Errorf("a ledger of container %s: subscribes with %v", container, first)
+		}
+	}
 }
 
 // An agent that does not know us makes the end a failure.
 func TestRefusedBeforeSubscribed(t *testing.T) {
 	e := newExecutor(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadRequest) }, nil)
 	var exit *ExitError
-	if err := run(t, t.Context(), e); !errors.As(err, &exit) || exit.Code != 1 {
+	if err := run(t, t.Context(), e); !errors.As(err, &exit) || exit.Code != agentLostCode {
 		t.Errorf("Run: %v", err)
 	}
 }

@@ -22,6 +22,8 @@ type Config struct {
 	BundleDir string
 	// StateDir is the short folder for all state.
 	StateDir string
+	// Container is the id of our Mesos container: whether what is in StateDir is ours.
+	Container string
 	// LogFile takes containerd's output.
 	LogFile string
 	// Bridge is the name of the network bridge, in our network namespace.
@@ -50,6 +52,9 @@ func (c Config) validate() error {
 	}
 	if socket := c.socket() + ".ttrpc"; len(socket) > maxSocketPath {
 		faults = append(faults, fmt.Errorf("socket path %s has %d bytes, %d at most: choose a shorter state folder", socket, len(socket), maxSocketPath))
+	}
+	if c.Container == "" {
+		faults = append(faults, errors.New("id of the Mesos container is not set"))
 	}
 	if c.LogFile == "" {
 		faults = append(faults, errors.New("log file is not set"))

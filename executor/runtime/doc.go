@@ -10,6 +10,7 @@
 //
 //	STATE/containerd.sock  STATE/containerd.toml      STATE/root  STATE/state      containerd's
 //	STATE/cni/net.d  STATE/cni/ipam                   network configuration and leases
+//	STATE/lock  STATE/container                       who lives here (package statedir)
 //	STATE/imported                                    one mark per imported archive
 //
 // containerd is a child in our session and in our cgroup: Mesos ends an executor by session and tree, or by cgroup.

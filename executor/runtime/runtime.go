@@ -62,11 +62,13 @@ func (r *Runtime) Socket() string { return r.config.socket() }
 // Ready is closed when containerd answered for the first time.
 func (r *Runtime) Ready() <-chan struct{} { return r.ready }
 
-// Run sweeps what a dead run left, keeps containerd alive until the context ends, then ends it and sweeps again. Its
+// Run adopts or sweeps what an earlier run left, keeps containerd alive until the context ends, then ends it and sweeps again. Its
 // error is nil when the context ended; otherwise containerd could not even be started.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer r.conn.Close()
-	r.config.sweep()
+	if err := r.config.enter(ctx); err != nil {
+		return err
+	}
 	if err := r.config.write(r.host); err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		timer.Stop()
 		pause = min(2*pause, lastRestart)
 	}
-	r.config.sweep()
+	r.config.leave(ctx)
 	return nil
 }
 

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
@@ -24,7 +22,7 @@ func bundle(t *testing.T) string {
 }
 
 func TestValidate(t *testing.T) {
-	good := Config{BundleDir: bundle(t), StateDir: "/run/mesopod/a1", LogFile: "/x", Bridge: "mpod0", PodCIDR: "10.1.2.0/24"}
+	good := Config{BundleDir: bundle(t), StateDir: "/run/mesopod/a1", Container: "c1", LogFile: "/x", Bridge: "mpod0", PodCIDR: "10.1.2.0/24"}
 	if err := good.validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +30,7 @@ func TestValidate(t *testing.T) {
 		"bundle lacks runc":    func(c *Config) { c.BundleDir = t.TempDir() },
 		"not absolute":         func(c *Config) { c.StateDir = "run" },
 		"shorter state folder": func(c *Config) { c.StateDir = "/" + strings.Repeat("x", 100) },
+		"Mesos container":      func(c *Config) { c.Container = "" },
 		"log file":             func(c *Config) { c.LogFile = "" },
 		"bridge name":          func(c *Config) { c.Bridge = "sixteen-letters-x" },
 		"pod range":            func(c *Config) { c.PodCIDR = "10.1.2.0" },
@@ -88,22 +87,6 @@ func TestNetworkConfig(t *testing.T) {
 	}
 }
 
-func TestMountsBelow(t *testing.T) {
-	const info = `1 0 8:1 / / rw - ext4 /dev/root rw
-2 1 0:5 / /run/mesopod/a1 rw - tmpfs tmpfs rw
-3 2 0:6 / /run/mesopod/a1/kubelet rw shared:1 - tmpfs tmpfs rw
-4 2 0:7 / /run/mesopod/a1/kubelet rw - tmpfs tmpfs rw
-5 2 0:8 / /run/mesopod/a1/state/x/rootfs rw - overlay overlay rw
-6 2 0:9 / /run/mesopod/a1/with\040space rw - tmpfs tmpfs rw
-7 1 0:9 / /run/mesopod/a10/other rw - tmpfs tmpfs rw
-short line
-`
-	want := []string{"/run/mesopod/a1/state/x/rootfs", "/run/mesopod/a1/with space", "/run/mesopod/a1/kubelet", "/run/mesopod/a1/kubelet"}
-	if diff := cmp.Diff(want, mountsBelow(info, "/run/mesopod/a1")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // EX-112: only the shims of our own containerd count.
 func TestIsShim(t *testing.T) {
 	line := func(arguments ...string) []byte { return []byte(strings.Join(arguments, "\x00") + "\x00") }
@@ -118,6 +101,20 @@ func TestIsShim(t *testing.T) {
 		{nil, false},
 	} {
 		if got := isShim(c.line, socket); got != c.want {
+			t.Errorf("%q: %v", c.line, got)
+		}
+	}
+	const config = "/run/mesopod/a1/containerd.toml"
+	for _, c := range []struct {
+		line []byte
+		want bool
+	}{
+		{line("/b/containerd", "--config", config), true},
+		{line("/b/containerd", "--config", "/run/mesopod/a10/containerd.toml"), false},
+		{line("vi", config), false},
+		{nil, false},
+	} {
+		if got := isContainerd(c.line, config); got != c.want {
 			t.Errorf("%q: %v", c.line, got)
 		}
 	}
