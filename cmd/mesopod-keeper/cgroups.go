@@ -117,8 +117,10 @@ func processes(dir string) []int {
 
 // killAll kills every process in the cgroup's tree but ourselves, again and again until none is left: one may fork
 // between a look and its end.
-func killAll(dir string, reap func()) error {
-	for deadline := time.Now().Add(killTimeout); ; time.Sleep(killPoll) {
+func killAll(dir string, reap func()) error { return killUntil(dir, time.Now().Add(killTimeout), reap) }
+
+func killUntil(dir string, deadline time.Time, reap func()) error {
+	for ; ; time.Sleep(killPoll) {
 		reap()
 		pids := slices.DeleteFunc(processes(dir), func(pid int) bool { return pid == os.Getpid() })
 		if len(pids) == 0 {
