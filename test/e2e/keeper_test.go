@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The words in the command lines of the executor and of its keeper; the keeper's watchdog has other ones.
+const (
+	executorWords = "/mesopod executor --config"
+	keeperWords   = "mesopod-keeper --bundle-dir"
+)
+
+// untilTold ends well when it is told to.
+const untilTold = "echo up; while [ ! -e /tmp/end ]; do sleep 0.2; done"
+
+// The executor may die at any time: the keeper starts it again, the pods run on in the same containers, Mesos sees the
+// same executor and tasks, and statuses go on: PC-50, EX-120.
+func TestExecutorKilled(t *testing.T) {
+	before := startThree(t, "survivor")
+	sandboxBefore := sandbox(t)
+	killPart(t, executorWords)
+	afterRestart(t, before, sandboxBefore)
+}
+
+// So may the agent and the executor at once.
+func TestAgentAndExecutorKilled(t *testing.T) {
+	before := startThree(t, "double")
+	sandboxBefore := sandbox(t)
+	agent, err := partPID([]string{"mesos-agent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	executor, err := partPID([]string{executorWords})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(syscall.Kill(agent, syscall.SIGKILL), syscall.Kill(executor, syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent to know its executor again", func(ctx context.Context) error {
+		var state struct {
+			Frameworks []struct{ Executors []struct{ Directory string } }
+		}
+		if err := get(ctx, agentURL+"/state", nil, &state); err != nil {
+			return err
+		}
+		if len(state.Frameworks) == 0 || len(state.Frameworks[0].Executors) == 0 {
+			return errors.New("the agent has no executor")
+		}
+		return nil
+	})
+	afterRestart(t, before, sandboxBefore)
+}
+
+// startThree starts three pods, the last of which ends when it is told to.
+func startThree(t *testing.T, name string) []*corev1.Pod {
+	t.Helper()
+	var pods []*corev1.Pod
+	for i, script := range []string{"echo up; " + steady, "echo up; " + steady, untilTold} {
+		create(t, newPod(fmt.Sprint(name, i), script))
+	}
+	for i := range 3 {
+		pod := waitPhase(t, fmt.Sprint(name, i), corev1.PodRunning)
+		waitTask(t, pod, "TASK_RUNNING")
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// afterRestart makes sure that nothing was disturbed, that a new pod starts, and that the end of an old one is told.
+func afterRestart(t *testing.T, pods []*corev1.Pod, sandboxBefore string) {
+	t.Helper()
+	newcomer := pods[0].Name + "-newcomer"
+	create(t, newPod(newcomer, steady))
+	waitTask(t, waitPhase(t, newcomer, corev1.PodRunning), "TASK_RUNNING")
+	for _, pod := range pods {
+		sameContainer(t, pod)
+	}
+	if now := sandbox(t); now != sandboxBefore {
+		t.Errorf("Mesos' executor was in %s, is in %s now", sandboxBefore, now)
+	}
+	last := pods[len(pods)-1]
+	kubectl(t, "exec", last.Name, "--", "touch", "/tmp/end")
+	waitPhase(t, last.Name, corev1.PodSucceeded)
+	waitTask(t, last, "TASK_FINISHED")
+	if got := waitLog(t, last.Name, "up"); got != "up\n" {
+		t.Errorf("log of a pod from before: %q", got)
+	}
+}
+
+// When the keeper dies nothing of the executor runs, is mounted or has a cgroup 5 s later, and the agent can have pods
+// again. Here Mesos kills by cgroup; cmd/mesopod-keeper proves the same where it does not.
+func TestKeeperKilled(t *testing.T) {
+	for i := range 2 {
+		pod := newPod(fmt.Sprint("doomed", i), steady)
+		create(t, pod)
+		waitTask(t, waitPhase(t, pod.Name, corev1.PodRunning), "TASK_RUNNING")
+	}
+	run := sandbox(t)
+	container := filepath.Base(run)
+	state, err := os.ReadFile(filepath.Join(run, ".mesopod-state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() []string { return leftOf(t, container, strings.TrimSpace(string(state))) }
+	for _, part := range []string{"process", "mount", "cgroup"} {
+		if !slices.ContainsFunc(left(), func(thing string) bool { return strings.HasPrefix(thing, part) }) {
+			t.Fatalf("found no %s of a living executor: this test would prove nothing", part)
+		}
+	}
+	keeper, err := partPID([]string{keeperWords})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := poll(ctx, func(context.Context) error {
+		if things := left(); len(things) > 0 {
+			return fmt.Errorf("%d things, the first of them %s", len(things), things[0])
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("5 s after the keeper's end there still are: %v", err)
+	}
+	for i := range 2 {
+		// Nobody is there to end them in an orderly way.
+		now := int64(0)
+		if err := client.CoreV1().Pods(namespace).Delete(t.Context(), fmt.Sprint("doomed", i), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Error(err)
+		}
+	}
+	create(t, newPod("reborn", steady))
+	waitTask(t, waitPhase(t, "reborn", corev1.PodRunning), "TASK_RUNNING")
+	if now := sandbox(t); now == run {
+		t.Error("the agent runs the executor of the dead keeper")
+	}
+}
+
+// leftOf lists what there is of a Mesos container and of the state folder of its executor. A new executor may have moved
+// into the folder: its own does not count.
+func leftOf(t *testing.T, container, state string) []string {
+	t.Helper()
+	var left []string
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/mesopod/*/" + container)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range groups {
+		left = append(left, "cgroup "+group)
+	}
+	// The pods' cgroups are below, so the path tells them all.
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(text), "/"+container) {
+			left = append(left, "process "+filepath.Dir(file))
+		}
+	}
+	owner, err := os.ReadFile(filepath.Join(state, "container"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(string(owner)) != container {
+		return left
+	}
+	points, err := mounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range points {
+		if strings.HasPrefix(point, state+"/") {
+			left = append(left, "mount "+point)
+		}
+	}
+	return left
+}
