@@ -54,8 +54,8 @@ finish() {
   if [ "$status" != 0 ]; then
     echo "demo: FAILED after $passed checks" >&2
     local file
-    for file in "$state"/logs/scheduler.log "$state"/logs/mesos-agent.log \
-      "$state"/agent1/work/slaves/*/frameworks/*/executors/*/runs/latest/{stderr,stdout,containerd.log}; do
+    for file in "$state"/logs/scheduler.log "$state"/logs/mesos-agent*.log \
+      "$state"/agent*/work/slaves/*/frameworks/*/executors/*/runs/latest/{stderr,stdout,containerd.log}; do
       [ ! -s "$file" ] || { echo "---- end of $file" >&2; tail -n 25 "$file" >&2; }
     done
     stop_cluster >&2 || true

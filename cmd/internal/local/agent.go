@@ -18,13 +18,36 @@ import (
 // sooner than a server.
 const idleLife = time.Minute
 
-// executorConfig is the configuration file of the executor on the agent of that host name.
-func (l layout) executorConfig(hostname string) string {
-	return filepath.Join(l.credentials(), hostname, "executor.yaml")
+// agent is a Mesos agent, ours or of a Mesos that runs elsewhere.
+type agent struct {
+	number   int            // from 1; names of what is its own on this machine end with it
+	hostname string         // its node's name too
+	endpoint netip.AddrPort // where it serves; the address is its own
+	pods     netip.Prefix   // range of its pods
+}
+
+// name is for people and for log files.
+func (a agent) name() string { return fmt.Sprintf("mesos-agent%d", a.number) }
+
+// link is the end of the agent's link that is in the machine's namespace.
+func (a agent) link() string { return fmt.Sprintf("mesopod-a%d", a.number) }
+
+// cgroup is the parent of the agent's cgroups in each hierarchy.
+func (a agent) cgroup() string { return fmt.Sprintf("%s/local-a%d", cgroupRoot, a.number) }
+
+// attributes differ so that pods can choose: each agent has a rack of its own, and every second one the same zone.
+func (a agent) attributes() string {
+	return fmt.Sprintf("rack:r%d;zone:z%d", a.number, 2-a.number%2)
+}
+
+// executorConfig is the configuration file of the executor on an agent.
+func (l layout) executorConfig(a agent) string {
+	return filepath.Join(l.credentials(), a.hostname, "executor.yaml")
 }
 
 // writeExecutorConfig writes what the executor on an agent needs: identities and one file that names them.
-func writeExecutorConfig(l layout, plane *controlplane.Plane, hostname string, address netip.Addr, pods netip.Prefix) error {
+func writeExecutorConfig(l layout, plane *controlplane.Plane, a agent) error {
+	hostname := a.hostname
 	wrap := func(err error) error { return fmt.Errorf("configure executor of %s: %w", hostname, err) }
 	binder, err := plane.ExecutorKubeconfig(hostname)
 	if err != nil {
@@ -35,7 +58,7 @@ func writeExecutorConfig(l layout, plane *controlplane.Plane, hostname string, a
 		return wrap(err)
 	}
 	cert, key, err := plane.Authority().Server("kubelet-serving-"+hostname, "system:node:"+hostname,
-		[]string{hostname}, []net.IP{address.AsSlice()})
+		[]string{hostname}, []net.IP{a.endpoint.Addr().AsSlice()})
 	if err != nil {
 		return wrap(err)
 	}
@@ -43,8 +66,8 @@ func writeExecutorConfig(l layout, plane *controlplane.Plane, hostname string, a
 		APIVersion: executor.APIVersion, Kind: executor.Kind,
 		Kubeconfig: binder, KubeletKubeconfig: kubelet,
 		ClientCAFile: plane.Authority().CertFile(), TLSCertFile: cert, TLSPrivateKeyFile: key,
-		BundleDir: l.BundleDir, StateDir: l.executor(),
-		PodCIDR: pods.String(), Bridge: podBridge, NodeIP: address.String(), KubeletPort: kubeletPort,
+		BundleDir: l.BundleDir, StateDir: l.executor(a),
+		PodCIDR: a.pods.String(), Bridge: podBridge, NodeIP: a.endpoint.Addr().String(), KubeletPort: kubeletPort,
 		ExecutorResources: executor.Share{CPUs: executorCPUs, Mem: executorMemMB},
 		LaunchGracePeriod: metav1.Duration{Duration: executor.DefaultLaunchGracePeriod},
 		SuicideTimeout:    metav1.Duration{Duration: idleLife},
@@ -52,7 +75,7 @@ func writeExecutorConfig(l layout, plane *controlplane.Plane, hostname string, a
 	if err != nil {
 		return wrap(err)
 	}
-	if err := writeFile(l.executorConfig(hostname), data); err != nil {
+	if err := writeFile(l.executorConfig(a), data); err != nil {
 		return wrap(err)
 	}
 	return nil

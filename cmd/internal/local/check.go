@@ -26,7 +26,7 @@ func (f *fault) Unwrap() error { return f.kind }
 
 // tools are programs of the system that parts of a local cluster run, with who needs them.
 var tools = map[string]string{
-	"nsenter": "to start the agent in its network namespace; package util-linux",
+	"nsenter": "to start an agent in its network namespace; package util-linux",
 	"mount":   "the kubelet mounts volumes with it; package mount",
 	"python3": "the Mesos fetcher is written in it; package python3-minimal",
 }

@@ -119,10 +119,10 @@ type part struct {
 type parts struct {
 	mu      sync.Mutex // guards running while parts are started side by side
 	running []*part
-	ended   chan *part // gets each part that ends; has room for all, so that none waits for a reader
+	ended   chan *part // gets each part that ends; has room for all agents, master, scheduler and control plane, so that none waits for a reader
 }
 
-func newParts() *parts { return &parts{ended: make(chan *part, 16)} }
+func newParts() *parts { return &parts{ended: make(chan *part, maxAgents+3)} }
 
 // start runs a part in a goroutine.
 func (p *parts) start(ctx context.Context, name string, run func(context.Context) error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // Where the scheduler keeps its framework id.
@@ -39,18 +42,24 @@ func newAdmin(kubeconfig string) (*admin, error) {
 	return &admin{client: client}, nil
 }
 
-// nodeReady is nil once the node exists and is ready.
-func (a *admin) nodeReady(ctx context.Context, name string) error {
-	n, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+// nodesReady is nil once the nodes of all the agents exist and are ready.
+func (a *admin) nodesReady(ctx context.Context, agents []agent) error {
+	nodes, err := a.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return nil
+	ready := map[string]bool{}
+	for _, n := range nodes.Items {
+		ready[n.Name] = slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	for _, one := range agents {
+		if !ready[one.hostname] {
+			return fmt.Errorf("node %s is not ready", one.hostname)
 		}
 	}
-	return fmt.Errorf("node %s is not ready", name)
+	return nil
 }
 
 // frameworkStored is nil once the scheduler has subscribed, and so has an id.
@@ -74,44 +83,79 @@ func (a *admin) frameworkID(ctx context.Context) string {
 	return stored.Data[frameworkKey]
 }
 
-// externalAddress is the address for the API server where Mesos runs elsewhere: the one from which this machine
-// reaches the master, since its agents must reach us.
-func (c *cluster) externalAddress() (net.IP, error) {
-	if c.Address != nil {
-		return c.Address, nil
-	}
-	// Connecting a UDP socket sends nothing.
-	conn, err := net.Dial("udp", c.master.address)
+// findMesos asks a Mesos that others run for its agents, and finds the address where they reach our API server: unless
+// it is given, the one from which this machine reaches the master.
+func (c *cluster) findMesos(ctx context.Context) error {
+	c.master = mesosMaster{c.masterAddress()}
+	s, err := c.master.state(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find the way to master %s: %w", c.master.address, err)
+		return fmt.Errorf("ask the Mesos master of --mesos=%s for its agents: %w; does it run, and is it the right address?", c.Mesos, err)
 	}
-	return conn.LocalAddr().(*net.UDPAddr).IP, conn.Close()
+	if c.addresses.agents, err = outsideAgents(s, c.addresses); err != nil {
+		return err
+	}
+	c.api = c.Address
+	if c.api == nil {
+		// Connecting a UDP socket sends nothing.
+		conn, err := net.Dial("udp", c.master.address)
+		if err != nil {
+			return fmt.Errorf("find the way to master %s: %w", c.master.address, err)
+		}
+		c.api = conn.LocalAddr().(*net.UDPAddr).IP
+		if err := conn.Close(); err != nil {
+			return err
+		}
+	}
+	address, ok := netip.AddrFromSlice(c.api)
+	if !ok || !address.Unmap().Is4() {
+		return newFault(errdefs.ErrInvalid, "API server address %s: want an IPv4 address, see --address", c.api)
+	}
+	return checkPorts(map[string]int{"the API server": apiPort}, address.Unmap())
 }
+
+// outsideAgents are the active agents of a master, with a range of the subnet for the pods of each.
+func outsideAgents(s masterState, a addresses) ([]agent, error) {
+	var agents []agent
+	for _, one := range s.Agents {
+		if !one.Active {
+			continue
+		}
+		_, hostPort, _ := strings.Cut(one.PID, "@")
+		endpoint, err := netip.ParseAddrPort(hostPort)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s has pid %q, which names no address: %w", one.Hostname, one.PID, err)
+		}
+		if slices.ContainsFunc(agents, func(other agent) bool { return other.hostname == one.Hostname }) {
+			return nil, newFault(errdefs.ErrConflict, "two agents of the master have the host name %s: nodes need names of their own, see the agent's --hostname", one.Hostname)
+		}
+		n := len(agents) + 1
+		if n > maxOutsideAgents {
+			return nil, newFault(errdefs.ErrInvalid, "the master has more than %d agents: too many for --subnet=%s", maxOutsideAgents, a.subnet)
+		}
+		agents = append(agents, agent{number: n, hostname: one.Hostname, endpoint: endpoint, pods: a.podRange(n)})
+	}
+	if len(agents) == 0 {
+		return nil, newFault(errdefs.ErrNotFound, "the master has no agents: start them first, since each gets an executor configuration now")
+	}
+	return agents, nil
+}
+
+// maxOutsideAgents is how many pod ranges a subnet has.
+const maxOutsideAgents = 255
 
 // configureAgents writes the executor configuration for each agent of a Mesos that others run, and says how its
 // operator brings it there.
-func (c *cluster) configureAgents(ctx context.Context) error {
-	s, err := c.master.state(ctx)
-	if err != nil {
-		return fmt.Errorf("ask master %s for its agents: %w", c.master.address, err)
-	}
-	base := c.addresses.subnet.Addr().As4()
-	for i, agent := range s.Agents {
-		_, hostPort, _ := strings.Cut(agent.PID, "@")
-		at, err := netip.ParseAddrPort(hostPort)
-		if err != nil {
-			return fmt.Errorf("agent %s has pid %q, which names no address: %w", agent.Hostname, agent.PID, err)
-		}
-		pods := netip.PrefixFrom(netip.AddrFrom4([4]byte{base[0], base[1], byte(1 + i%255), 0}), 24)
-		if err := writeExecutorConfig(c.layout, c.plane, agent.Hostname, at.Addr(), pods); err != nil {
+func (c *cluster) configureAgents() error {
+	for _, one := range c.addresses.agents {
+		if err := writeExecutorConfig(c.layout, c.plane, one); err != nil {
 			return err
 		}
-		variables, err := json.Marshal(map[string]string{"MESOPOD_EXECUTOR_CONFIG": c.executorConfig(agent.Hostname)})
+		variables, err := json.Marshal(map[string]string{"MESOPOD_EXECUTOR_CONFIG": c.executorConfig(one)})
 		if err != nil {
 			return err
 		}
 		c.tell.say("agent %s: copy %s and the files it names to the same places there, and start it with --executor_environment_variables='%s'",
-			agent.Hostname, c.executorConfig(agent.Hostname), variables)
+			one.hostname, c.executorConfig(one), variables)
 	}
 	return nil
 }

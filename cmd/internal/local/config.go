@@ -27,13 +27,13 @@ type Config struct {
 	MesosDir string
 	// Mesos is "real", or the host:port or URL of the master of a Mesos that runs already.
 	Mesos string
-	// Agents is how many agents there are to be. Only 1 is supported yet.
+	// Agents is how many agents there are to be, 1 to 20. Where Mesos runs elsewhere it says nothing.
 	Agents int
 	// Launcher is the agent's: "linux", "posix", or empty to take linux where it works.
 	Launcher string
 	// Subnet is an IPv4 range of at least /16 size that nothing else on the machine uses: bridge, agents and pods.
 	Subnet string
-	// AgentResources in Mesos' notation; empty takes them from the machine.
+	// AgentResources are what each agent offers, in Mesos' notation; empty divides the machine between them.
 	AgentResources string
 	// Address is where the API server listens when Mesos runs elsewhere; nil takes the one that leads to the master.
 	Address net.IP
@@ -44,7 +44,10 @@ type Config struct {
 	Terminal bool
 }
 
-// The fixed ports of a local cluster, all on the bridge address but the agent's.
+// maxAgents bounds Agents: each has a kubelet and a containerd as soon as it has a pod.
+const maxAgents = 20
+
+// The fixed ports of a local cluster, all on the bridge address but the agents'.
 const (
 	apiPort     = 6443
 	masterPort  = 5050
@@ -101,8 +104,13 @@ func (c Config) complete() (Config, error) {
 			fault("--mesos=%s: want real, or a master as host:port or http://host:port", c.Mesos)
 		}
 	}
-	if c.Agents != 1 {
-		fault("--agents=%d: this version runs 1 agent", c.Agents)
+	switch {
+	case c.Agents < 1 || c.Agents > maxAgents:
+		fault("--agents=%d: want 1 to %d", c.Agents, maxAgents)
+	case c.external() && c.Agents != 1:
+		fault("--agents=%d goes with --mesos=real only: %s has the agents that it has", c.Agents, c.Mesos)
+	case c.AgentResources == "":
+		c.AgentResources = machineResources(c.Agents)
 	}
 	switch c.Launcher {
 	case "":
@@ -114,25 +122,29 @@ func (c Config) complete() (Config, error) {
 	default:
 		fault("--launcher=%s: want linux or posix", c.Launcher)
 	}
-	if c.AgentResources == "" {
-		c.AgentResources = machineResources()
-	}
 	if p, err := netip.ParsePrefix(c.Subnet); err != nil || !p.Addr().Is4() || p.Bits() > 16 {
 		fault("--subnet=%s: want an IPv4 range of at least /16, such as 10.89.0.0/16", c.Subnet)
 	}
 	return c, errors.Join(faults...)
 }
 
-// machineResources is what an agent offers by default: all cores, at least 4 so that a small machine can run several
-// pods (their requests then overbook the cores), and 60 % of the memory, the rest being for the control plane.
-func machineResources() string {
-	cpus := max(4, runtime.NumCPU())
-	memMB := uint64(4096)
+// machineResources is what each of the agents offers by default.
+func machineResources(agents int) string {
+	memMB := uint64(8192)
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
-		memMB = max(1024, uint64(info.Totalram)*uint64(info.Unit)>>20*6/10)
+		memMB = uint64(info.Totalram) * uint64(info.Unit) >> 20
 	}
-	return fmt.Sprintf("cpus:%d;mem:%d;disk:20000;ports:[31000-32000]", cpus, memMB)
+	return shareOut(runtime.NumCPU(), memMB, agents)
+}
+
+// shareOut divides a machine between agents: all cores, as if there were 4 at least so that a small machine can run
+// several pods, and 60 % of the memory, the rest being for the control plane. An agent has no less than 2 cores and
+// 1 GiB, so that a pod fits beside the executor; what many agents offer together then overbooks the machine. Each has
+// all ports, since each has an address.
+func shareOut(cores int, memMB uint64, agents int) string {
+	return fmt.Sprintf("cpus:%d;mem:%d;disk:20000;ports:[31000-32000]",
+		max(2, max(4, cores)/agents), max(1024, memMB*6/10/uint64(agents)))
 }
 
 // cgroupsV1Usable tells whether Mesos' linux launcher can work: it needs cgroup v1 hierarchies of its own.
@@ -153,43 +165,53 @@ func cgroupsV1Usable() bool {
 type addresses struct {
 	subnet netip.Prefix
 	bridge netip.Prefix // address of the bridge with the length of the agents' network
-	agent  netip.Prefix // the agent's, likewise
-	pods   netip.Prefix // pods of the agent
+	agents []agent      // ours, none where Mesos runs elsewhere
 }
 
-// plan divides the subnet: .0.1 the bridge, .0.11 the agent, .1.0/24 its pods.
-func plan(subnet string) (addresses, error) {
-	p, err := netip.ParsePrefix(subnet)
+// plan divides the subnet: .0.1 the bridge, .0.11 the first agent, .0.12 the second, .1.0/24 pods of the first agent,
+// .2.0/24 of the second, and so on.
+func plan(c Config) (addresses, error) {
+	p, err := netip.ParsePrefix(c.Subnet)
 	if err != nil {
 		return addresses{}, err
 	}
-	p = p.Masked()
-	b := p.Addr().As4()
-	at := func(third, fourth byte) netip.Addr { return netip.AddrFrom4([4]byte{b[0], b[1], third, fourth}) }
-	return addresses{
-		subnet: p,
-		bridge: netip.PrefixFrom(at(0, 1), 24),
-		agent:  netip.PrefixFrom(at(0, 11), 24),
-		pods:   netip.PrefixFrom(at(1, 0), 24),
-	}, nil
+	a := addresses{subnet: p.Masked()}
+	a.bridge = netip.PrefixFrom(a.at(0, 1), agentBits)
+	if c.external() {
+		return a, nil
+	}
+	for n := 1; n <= min(c.Agents, maxAgents); n++ {
+		a.agents = append(a.agents, agent{
+			number: n, hostname: fmt.Sprintf("mesopod-agent%d", n), pods: a.podRange(n),
+			endpoint: netip.AddrPortFrom(a.at(0, byte(10+n)), agentPort),
+		})
+	}
+	return a, nil
 }
+
+// agentBits is the length of the network that bridge and agents are in.
+const agentBits = 24
+
+// at is an address of the subnet by its last two bytes.
+func (a addresses) at(third, fourth byte) netip.Addr {
+	b := a.subnet.Addr().As4()
+	return netip.AddrFrom4([4]byte{b[0], b[1], third, fourth})
+}
+
+// podRange is the range of the pods of agent n, 1 to 255.
+func (a addresses) podRange(n int) netip.Prefix { return netip.PrefixFrom(a.at(byte(n), 0), 24) }
 
 // layout knows the names of everything of a local cluster.
 type layout struct{ Config }
 
 const (
-	// node is the agent's host name, and so its node's.
-	node = "mesopod-agent1"
-	// bridgeLink, hostLink are links in the machine's namespace; agentLink is the agent's end of hostLink.
+	// bridgeLink is a link in the machine's namespace; agentLink is an agent's end of its link to it.
 	bridgeLink = "mesopod0"
-	hostLink   = "mesopod-a1"
 	agentLink  = "eth0"
-	// podBridge is the link that the executor's CNI makes in the agent's namespace.
+	// podBridge is the link that an executor's CNI makes in its agent's namespace.
 	podBridge = "mpod0"
 	// cgroupRoot is the parent of all our cgroups in each hierarchy.
 	cgroupRoot = "mesopod"
-	// agentCgroup is the parent of the agent's.
-	agentCgroup = cgroupRoot + "/local-a1"
 	// keeperCgroup is the parent of the cgroups that keepers make where the agent makes none.
 	keeperCgroup = cgroupRoot + "/executors"
 	cgroupMount  = "/sys/fs/cgroup"
@@ -204,13 +226,25 @@ func (l layout) logs() string        { return filepath.Join(l.StateDir, "logs") 
 func (l layout) control() string     { return filepath.Join(l.StateDir, "control") }
 func (l layout) kubeconfig() string  { return filepath.Join(l.StateDir, "kubeconfig") }
 func (l layout) master() string      { return filepath.Join(l.StateDir, "master") }
-func (l layout) agent() string       { return filepath.Join(l.StateDir, "agent1") }
-func (l layout) executor() string    { return filepath.Join(l.StateDir, "a1") }
+func (l layout) namespaces() string  { return filepath.Join(l.StateDir, "netns") }
 func (l layout) credentials() string { return filepath.Join(l.StateDir, "agents") }
 
-// netns is the file that keeps the agent's network namespace alive. It is not in the folder of ip-netns(8), which mounts
+// work is the folder of an agent with its sandboxes, executor that of its executor: a short path, since sockets lie in
+// it. The two patterns match those of all agents, also of an earlier run that had more.
+func (l layout) work(a agent) string {
+	return filepath.Join(l.StateDir, fmt.Sprintf("agent%d", a.number))
+}
+func (l layout) executor(a agent) string {
+	return filepath.Join(l.StateDir, fmt.Sprintf("a%d", a.number))
+}
+func (l layout) works() string     { return filepath.Join(l.StateDir, "agent[0-9]*") }
+func (l layout) executors() string { return filepath.Join(l.StateDir, "a[0-9]*") }
+
+// netns is the file that keeps an agent's network namespace alive. It is not in the folder of ip-netns(8), which mounts
 // that folder upon itself when it pleases, with our file below.
-func (l layout) netns() string { return filepath.Join(l.StateDir, "netns", "agent1") }
+func (l layout) netns(a agent) string {
+	return filepath.Join(l.namespaces(), fmt.Sprintf("agent%d", a.number))
+}
 
 func (l layout) log(name string) string      { return filepath.Join(l.logs(), name+".log") }
 func (l layout) bundle(name string) string   { return filepath.Join(l.BundleDir, name) }

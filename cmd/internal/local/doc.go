@@ -1,4 +1,4 @@
-// Package local runs all of mesopod on one machine: control plane, Mesos master and agent, scheduler, executor. It
+// Package local runs all of mesopod on one machine: control plane, Mesos master and agents, scheduler, executors. It
 // exists so that one command gives a developer, and our end-to-end tests, a whole cluster, and takes all of it away
 // again.
 //
@@ -7,11 +7,12 @@
 // them in reverse order and removes everything again. [Reset] does the last step alone. What is removed, and how it is
 // known to be ours, is said at [sweep]; start, stop and reset use that one function.
 //
-//	lock ─▶ checks ─▶ sweep ─▶ network ─▶ control plane ─▶ mesos-master ─▶ mesos-agent ─▶ scheduler ─▶ ready
+//	lock ─▶ checks ─▶ sweep ─▶ network ─▶ control plane ─▶ mesos-master ─▶ mesos-agents ──▶ scheduler ─▶ ready
 //	                                      (in process)      (child)        (child, netns)  (child)
 //
-// The agent lives in a network namespace with an address of its own, so the machine is a true cluster of two hosts:
-// the bridge address (API server, master, scheduler) and the agent's (kubelet, pods).
+// Each agent lives in a network namespace with an address, a pod range, a state folder, cgroups and credentials of its
+// own, so the machine is a true cluster of several hosts: the bridge address (API server, master, scheduler) and those of
+// the agents (kubelet, pods). What agents on one machine share all the same is said at [hostFolders].
 //
 // Goroutines: Run owns one for the control plane and one for each child process, and waits for all of them. The
 // control plane leaves goroutines behind (see package controlplane), so a process calls Run once.

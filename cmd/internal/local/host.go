@@ -18,6 +18,8 @@ var hostSysctls = []string{
 }
 
 // hostFolders are the places outside our own folders that the kubelet and containerd write to, whatever their settings.
+// The agents' kubelets and containerds share them: files there are named after containers, whose ids differ, but for the
+// device plugin registry below /var/lib/kubelet, which the kubelet that started last has.
 var hostFolders = []string{
 	"/var/lib/kubelet", "/var/lib/cni", "/var/lib/containerd", "/var/log/containers", "/var/log/pods", "/run/containerd", "/run/netns",
 	"/etc/cni", "/opt/cni", "/opt/containerd", "/usr/libexec/kubernetes", "/run/runc", "/var/run/mesos",

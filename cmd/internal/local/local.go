@@ -19,8 +19,8 @@ import (
 // Limits of a start and of a stop. They are generous: a busy machine is slow, and a fault shows by itself.
 const (
 	controlPlaneLimit = 5 * time.Minute
-	registerLimit     = time.Minute      // Mesos agent with its master
-	nodeLimit         = time.Minute      // Node of the agent
+	registerLimit     = 2 * time.Minute  // all Mesos agents with their master
+	nodeLimit         = time.Minute      // nodes of all agents
 	drainLimit        = 40 * time.Second // pods and executor, after the framework was torn down
 	childGrace        = 10 * time.Second
 )
@@ -107,7 +107,7 @@ func prepare(cfg Config) (*cluster, *instance, error) {
 		complete.Out = io.Discard
 	}
 	l := layout{complete}
-	a, planErr := plan(l.Subnet)
+	a, planErr := plan(complete)
 	if planErr != nil {
 		return nil, nil, err // complete has told about the subnet
 	}
@@ -155,8 +155,7 @@ func (c *cluster) begin() error {
 func (c *cluster) start(ctx context.Context) error {
 	var err error
 	if c.external() {
-		c.master = mesosMaster{c.masterAddress()}
-		c.api, err = c.externalAddress()
+		err = c.findMesos(ctx)
 	} else {
 		c.master = mesosMaster{net.JoinHostPort(c.addresses.bridge.Addr().String(), fmt.Sprint(masterPort))}
 		c.api = c.addresses.bridge.Addr().AsSlice()
@@ -189,7 +188,7 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	if c.external() {
-		if err := c.configureAgents(ctx); err != nil {
+		if err := c.configureAgents(); err != nil {
 			return err
 		}
 	}
@@ -219,38 +218,42 @@ func (c *cluster) waitControlPlane(ctx context.Context) error {
 	return err
 }
 
-// startMesos runs master and agent.
+// startMesos runs master and agents.
 func (c *cluster) startMesos(ctx context.Context) error {
-	err := writeExecutorConfig(c.layout, c.plane, node, c.addresses.agent.Addr(), c.addresses.pods)
-	if err != nil {
+	if err := os.MkdirAll(c.layout.master(), 0o700); err != nil {
 		return err
 	}
-	for _, dir := range []string{c.layout.master(), c.agent()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-	}
-	err = c.tell.step("mesos-master", func() error {
+	if err := c.tell.step("mesos-master", func() error {
 		c.startChild(ctx, masterChild(c.layout, c.addresses))
 		return c.parts.until(ctx, registerLimit, func(ctx context.Context) error {
 			_, err := c.master.state(ctx)
 			return err
 		})
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	agent, err := agentChild(c.layout, c.addresses)
-	if err != nil {
-		return err
-	}
-	return c.tell.step("mesos-agent", func() error {
-		c.startChild(ctx, agent)
-		return c.parts.until(ctx, registerLimit, func(ctx context.Context) error { return c.master.hasAgent(ctx, node) })
-	})
+	return c.tell.step(fmt.Sprintf("mesos-agent x %d", len(c.addresses.agents)), func() error { return c.startAgents(ctx) })
 }
 
-// startScheduler runs the scheduler and waits until it has made the agent's node ready.
+// startAgents runs all agents side by side.
+func (c *cluster) startAgents(ctx context.Context) error {
+	for _, one := range c.addresses.agents {
+		if err := writeExecutorConfig(c.layout, c.plane, one); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(c.work(one), 0o700); err != nil {
+			return err
+		}
+		child, err := agentChild(c.layout, c.addresses, one)
+		if err != nil {
+			return err
+		}
+		c.startChild(ctx, child)
+	}
+	return c.parts.until(ctx, registerLimit, func(ctx context.Context) error { return c.master.hasAgents(ctx, c.addresses.agents) })
+}
+
+// startScheduler runs the scheduler and waits until it has made the agents' nodes ready.
 func (c *cluster) startScheduler(ctx context.Context) error {
 	kubeconfig, err := c.plane.SchedulerKubeconfig()
 	if err != nil {
@@ -272,7 +275,7 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	if c.external() {
 		return c.parts.until(ctx, nodeLimit, c.admin.frameworkStored)
 	}
-	return c.parts.until(ctx, nodeLimit, func(ctx context.Context) error { return c.admin.nodeReady(ctx, node) })
+	return c.parts.until(ctx, nodeLimit, func(ctx context.Context) error { return c.admin.nodesReady(ctx, c.addresses.agents) })
 }
 
 func (c *cluster) startChild(ctx context.Context, one child) {
@@ -307,30 +310,33 @@ func (c *cluster) stop(now <-chan struct{}) error {
 	return errors.Join(append(errs, sweep(c.layout), wipe(c.layout))...)
 }
 
-// drain ends the framework's pods and executor, and waits until either is gone: an executor whose last statuses nobody
-// acknowledges any more would stay for its whole grace. What does not end in time is killed by sweep, so a failure is
-// only told.
+// drain ends the framework's pods and executors, and waits until either are gone: an executor whose last statuses
+// nobody acknowledges any more would stay for its whole grace. What does not end in time is killed by sweep, or on other
+// machines by the agent, so a failure is only told.
 func (c *cluster) drain(ctx context.Context, framework string) {
 	if err := c.master.teardown(ctx, framework); err != nil {
 		glog.Warningf("tear down framework id=%s reason=%q", framework, err)
 		return
 	}
-	if c.external() {
-		return
-	}
-	address := net.JoinHostPort(c.addresses.agent.Addr().String(), fmt.Sprint(agentPort))
 	own, err := ownGroups([]string{c.StateDir})
 	if err != nil {
 		glog.Warningf("list cgroups reason=%q", err)
 		return
 	}
 	if err := (&parts{ended: make(chan *part)}).until(ctx, drainLimit, func(ctx context.Context) error {
-		if idle, err := podsGone(own); err != nil || idle {
-			return err
+		if !c.external() { // then cgroups tell nothing
+			if idle, err := podsGone(own); err != nil || idle {
+				return err
+			}
 		}
-		return agentIdle(ctx, address)
+		for _, one := range c.addresses.agents {
+			if err := agentIdle(ctx, one); err != nil {
+				return err
+			}
+		}
+		return nil
 	}); err != nil {
-		glog.Warningf("kill pods agent=%s reason=%q", node, err)
+		glog.Warningf("kill pods framework=%s reason=%q", framework, err)
 	}
 }
 
@@ -357,15 +363,28 @@ Ctrl-C ends it and removes everything.`,
 // wipe removes the state of a cluster that has ended, but not its logs and sandboxes: they may be asked for.
 func wipe(l layout) error {
 	var errs []error
-	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.executor(), l.credentials(), filepath.Dir(l.netns())} {
+	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.credentials(), l.namespaces()} {
 		errs = append(errs, os.RemoveAll(path))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeMatches(l.executors()))...)
 }
 
 // wipeLogs removes the logs and sandboxes of an earlier run.
 func wipeLogs(l layout) error {
-	return errors.Join(os.RemoveAll(l.logs()), os.RemoveAll(l.agent()))
+	return errors.Join(os.RemoveAll(l.logs()), removeMatches(l.works()))
+}
+
+// removeMatches removes all that a pattern matches, with what is in it.
+func removeMatches(pattern string) error {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range matches {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
 }
 
 // removeIfEmpty removes a folder, unless somebody keeps something else in it.

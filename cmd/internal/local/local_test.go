@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,13 +33,13 @@ func TestConfigFaultsAreToldTogether(t *testing.T) {
 	if _, err := cfg.complete(); err != nil {
 		t.Fatalf("a good configuration is refused: %v", err)
 	}
-	cfg.Agents, cfg.Mesos, cfg.Launcher, cfg.Subnet = 3, "sim", "docker", "10.89.0.0/20"
+	cfg.Agents, cfg.Mesos, cfg.Launcher, cfg.Subnet = 21, "sim", "docker", "10.89.0.0/20"
 	cfg.StateDir = "/" + strings.Repeat("x", maxStateDir)
 	_, err := cfg.complete()
 	if !errors.Is(err, errdefs.ErrInvalid) {
 		t.Fatalf("error = %v, want an invalid one", err)
 	}
-	for _, word := range []string{"--agents=3", "--mesos=sim", "--launcher=docker", "--subnet=10.89.0.0/20", "--state-dir"} {
+	for _, word := range []string{"--agents=21", "--mesos=sim", "--launcher=docker", "--subnet=10.89.0.0/20", "--state-dir"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the error does not tell about %s:\n%v", word, err)
 		}
@@ -59,6 +58,8 @@ func TestConfigOneFault(t *testing.T) {
 		"no bundle":       func(c *Config) { c.BundleDir = "" },
 		"unknown kind":    func(c *Config) { c.Launcher = "systemd" },
 		"negative agents": func(c *Config) { c.Agents = -1 },
+		"many agents":     func(c *Config) { c.Agents = maxAgents + 1 },
+		"agents outside":  func(c *Config) { c.Agents, c.Mesos = 2, "10.0.0.1:5050" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := good(t)
@@ -89,22 +90,6 @@ func TestDefaultsFromTheMachine(t *testing.T) {
 	}
 	if got.Launcher != "linux" && got.Launcher != "posix" {
 		t.Errorf("launcher = %q", got.Launcher)
-	}
-}
-
-func TestPlan(t *testing.T) {
-	got, err := plan("10.7.0.0/16")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := [4]string{"10.7.0.0/16", "10.7.0.1/24", "10.7.0.11/24", "10.7.1.0/24"}
-	if diff := cmp.Diff(want, [4]string{got.subnet.String(), got.bridge.String(), got.agent.String(), got.pods.String()}); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	for _, inside := range []netip.Prefix{got.bridge, got.agent, got.pods} {
-		if !got.subnet.Contains(inside.Addr()) {
-			t.Errorf("%s is outside of %s", inside, got.subnet)
-		}
 	}
 }
 
@@ -192,17 +177,18 @@ func TestAgentEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := plan(cfg.Subnet)
+	cfg.Agents = 2
+	a, err := plan(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := agentChild(layout{cfg}, a)
+	agent, err := agentChild(layout{cfg}, a, a.agents[1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"LIBPROCESS_IP=10.89.0.11", "MESOS_MASTER=10.89.0.1:5050", "MESOS_HOSTNAME=mesopod-agent1",
-		"MESOS_CGROUPS_ROOT=mesopod/local-a1", "MESOS_SYSTEMD_ENABLE_SUPPORT=false", "MESOS_ATTRIBUTES=rack:r1;zone:z1",
+		"LIBPROCESS_IP=10.89.0.12", "MESOS_MASTER=10.89.0.1:5050", "MESOS_HOSTNAME=mesopod-agent2",
+		"MESOS_CGROUPS_ROOT=mesopod/local-a2", "MESOS_SYSTEMD_ENABLE_SUPPORT=false", "MESOS_ATTRIBUTES=rack:r2;zone:z2",
 	} {
 		if !slices.Contains(agent.env, want) {
 			t.Errorf("the agent's environment lacks %s", want)
@@ -217,7 +203,7 @@ func TestAgentEnvironment(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatal(err)
 		}
-		if want := "/var/lib/mesopod/test/agents/mesopod-agent1/executor.yaml"; got["MESOPOD_EXECUTOR_CONFIG"] != want {
+		if want := "/var/lib/mesopod/test/agents/mesopod-agent2/executor.yaml"; got["MESOPOD_EXECUTOR_CONFIG"] != want {
 			t.Errorf("MESOPOD_EXECUTOR_CONFIG = %q, want %q", got["MESOPOD_EXECUTOR_CONFIG"], want)
 		}
 		if got[mark] != cfg.StateDir {
@@ -287,12 +273,13 @@ func TestMasterClient(t *testing.T) {
 	}))
 	defer server.Close()
 	m := mesosMaster{strings.TrimPrefix(server.URL, "http://")}
-	if err := m.hasAgent(t.Context(), "a"); err != nil {
+	a, b, c := agent{hostname: "a"}, agent{hostname: "b"}, agent{hostname: "c"}
+	if err := m.hasAgents(t.Context(), []agent{a}); err != nil {
 		t.Errorf("agent a: %v", err)
 	}
-	for _, missing := range []string{"b", "c"} {
-		if m.hasAgent(t.Context(), missing) == nil {
-			t.Errorf("agent %s is there", missing)
+	for _, missing := range [][]agent{{b}, {c}, {a, b}} {
+		if m.hasAgents(t.Context(), missing) == nil {
+			t.Errorf("agents %v are there", missing)
 		}
 	}
 	if err := m.teardown(t.Context(), "f1"); err != nil || tornDown != "f1" {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -31,12 +32,12 @@ func masterChild(l layout, a addresses) child {
 	}
 }
 
-// agentChild is the Mesos agent, in its own network namespace.
-func agentChild(l layout, a addresses) (child, error) {
-	work := l.agent()
+// agentChild is a Mesos agent, in its own network namespace.
+func agentChild(l layout, a addresses, one agent) (child, error) {
+	work := l.work(one)
 	// The agent starts executors with these variables and no others of its own.
 	executor, err := json.Marshal(map[string]string{
-		"MESOPOD_EXECUTOR_CONFIG": l.executorConfig(node),
+		"MESOPOD_EXECUTOR_CONFIG": l.executorConfig(one),
 		"PATH":                    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"RES_OPTIONS":             resolverOptions,
 		mark:                      l.StateDir,
@@ -49,14 +50,14 @@ func agentChild(l layout, a addresses) (child, error) {
 		isolation = "posix/cpu,posix/mem"
 	}
 	return child{
-		name:  "mesos-agent",
+		name:  one.name(),
 		args:  []string{l.mesos("mesos-agent")},
-		netns: l.netns(),
+		netns: l.netns(one),
 		env: append(systemEnv(),
-			"LIBPROCESS_IP="+a.agent.Addr().String(),
+			"LIBPROCESS_IP="+one.endpoint.Addr().String(),
 			"LIBPROCESS_PORT="+strconv.Itoa(agentPort),
 			"RES_OPTIONS="+resolverOptions,
-			"MESOS_HOSTNAME="+node,
+			"MESOS_HOSTNAME="+one.hostname,
 			"MESOS_MASTER="+net.JoinHostPort(a.bridge.Addr().String(), strconv.Itoa(masterPort)),
 			"MESOS_WORK_DIR="+filepath.Join(work, "work"),
 			"MESOS_RUNTIME_DIR="+filepath.Join(work, "run"),
@@ -66,15 +67,15 @@ func agentChild(l layout, a addresses) (child, error) {
 			"MESOS_LAUNCHER_DIR="+l.MesosDir,
 			"MESOS_LAUNCHER="+l.Launcher,
 			"MESOS_ISOLATION="+isolation,
-			"MESOS_CGROUPS_ROOT="+agentCgroup,
+			"MESOS_CGROUPS_ROOT="+one.cgroup(),
 			"MESOS_SYSTEMD_ENABLE_SUPPORT=false",
 			"MESOS_RESOURCES="+l.AgentResources,
-			"MESOS_ATTRIBUTES=rack:r1;zone:z1",
+			"MESOS_ATTRIBUTES="+one.attributes(),
 			"MESOS_EXECUTOR_ENVIRONMENT_VARIABLES="+string(executor),
 			// A busy laptop may take longer than the minute that is the default.
 			"MESOS_EXECUTOR_REGISTRATION_TIMEOUT=5mins",
 		),
-		log:   l.log("mesos-agent"),
+		log:   l.log(one.name()),
 		grace: 5 * time.Second,
 	}, nil
 }
@@ -143,18 +144,18 @@ func (m mesosMaster) state(ctx context.Context) (masterState, error) {
 	return s, err
 }
 
-// hasAgent is nil once an agent of that host name is registered.
-func (m mesosMaster) hasAgent(ctx context.Context, hostname string) error {
+// hasAgents is nil once all of the agents are registered.
+func (m mesosMaster) hasAgents(ctx context.Context, agents []agent) error {
 	s, err := m.state(ctx)
 	if err != nil {
 		return err
 	}
-	for _, agent := range s.Agents {
-		if agent.Hostname == hostname && agent.Active {
-			return nil
+	for _, want := range agents {
+		if !slices.ContainsFunc(s.Agents, func(a masterAgent) bool { return a.Hostname == want.hostname && a.Active }) {
+			return fmt.Errorf("agent %s is not registered with the master", want.hostname)
 		}
 	}
-	return fmt.Errorf("agent %s is not registered with the master", hostname)
+	return nil
 }
 
 // teardown ends a framework with all its tasks and executors.
@@ -165,8 +166,8 @@ func (m mesosMaster) teardown(ctx context.Context, framework string) error {
 	}, nil)
 }
 
-// agentIdle is nil once no executor runs on the agent at that address.
-func agentIdle(ctx context.Context, address string) error {
+// agentIdle is nil once no executor runs on the agent.
+func agentIdle(ctx context.Context, a agent) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var s struct {
@@ -176,12 +177,12 @@ func agentIdle(ctx context.Context, address string) error {
 			} `json:"executors"`
 		} `json:"frameworks"`
 	}
-	if err := call(ctx, http.MethodGet, "http://"+address+"/state", nil, &s); err != nil {
+	if err := call(ctx, http.MethodGet, "http://"+a.endpoint.String()+"/state", nil, &s); err != nil {
 		return err
 	}
 	for _, f := range s.Frameworks {
 		if len(f.Executors) > 0 {
-			return fmt.Errorf("executor %s still runs", f.Executors[0].ID)
+			return fmt.Errorf("executor %s still runs on agent %s", f.Executors[0].ID, a.hostname)
 		}
 	}
 	return nil

@@ -16,28 +16,14 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
-// buildNetwork makes the bridge in this namespace and the agent's namespace with its link to it. Pods are routed
-// through the agent's address, so that this machine reaches them too.
+// buildNetwork makes the bridge in this namespace, and each agent's namespace with its link to it. Pods are routed
+// through their agent's address, so that this machine and the other agents reach them too.
 func buildNetwork(l layout, a addresses) error {
-	if err := createNetns(l.netns()); err != nil {
-		return fmt.Errorf("make network namespace of the agent: %w", err)
-	}
 	here, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink socket: %w", err)
 	}
 	defer here.Close()
-	ns, err := netns.GetFromPath(l.netns())
-	if err != nil {
-		return fmt.Errorf("open network namespace %s: %w", l.netns(), err)
-	}
-	defer func() { _ = ns.Close() }() // read only
-	there, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("open netlink socket in the agent's namespace: %w", err)
-	}
-	defer there.Close()
-
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeLink}}
 	if err := here.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("make bridge %s: %w", bridgeLink, err)
@@ -45,26 +31,64 @@ func buildNetwork(l layout, a addresses) error {
 	if err := bringUp(here, bridgeLink, a.bridge); err != nil {
 		return err
 	}
+	for _, one := range a.agents {
+		if err := connectAgent(here, bridge.Index, l.netns(one), one, a); err != nil {
+			return fmt.Errorf("connect agent %s: %w", one.hostname, err)
+		}
+		if err := routePods(here, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connectAgent makes an agent's network namespace at path, its link to the bridge, and the routes in it.
+func connectAgent(here *netlink.Handle, bridge int, path string, one agent, a addresses) error {
+	if err := createNetns(path); err != nil {
+		return fmt.Errorf("make network namespace: %w", err)
+	}
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	defer func() { _ = ns.Close() }() // read only
+	there, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink socket in its namespace: %w", err)
+	}
+	defer there.Close()
 	// The agent's end is made in its namespace at once: a link named eth0 may be here already.
 	veth := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: hostLink, MasterIndex: bridge.Index},
+		LinkAttrs: netlink.LinkAttrs{Name: one.link(), MasterIndex: bridge},
 		PeerName:  agentLink, PeerNamespace: netlink.NsFd(int(ns)),
 	}
 	if err := here.LinkAdd(veth); err != nil {
-		return fmt.Errorf("make link %s: %w", hostLink, err)
+		return fmt.Errorf("make link %s: %w", one.link(), err)
 	}
 	if err := errors.Join(
-		bringUp(here, hostLink, netip.Prefix{}),
+		bringUp(here, one.link(), netip.Prefix{}),
 		bringUp(there, "lo", netip.Prefix{}),
-		bringUp(there, agentLink, a.agent),
+		bringUp(there, agentLink, netip.PrefixFrom(one.endpoint.Addr(), agentBits)),
 	); err != nil {
 		return err
 	}
 	if err := there.RouteAdd(&netlink.Route{Gw: a.bridge.Addr().AsSlice()}); err != nil {
-		return fmt.Errorf("add the agent's default route: %w", err)
+		return fmt.Errorf("add default route: %w", err)
 	}
-	if err := here.RouteAdd(&netlink.Route{LinkIndex: bridge.Index, Dst: ipNet(a.pods), Gw: a.agent.Addr().AsSlice()}); err != nil {
-		return fmt.Errorf("add route to pods %s: %w", a.pods, err)
+	for _, other := range a.agents {
+		if other.number != one.number {
+			if err := routePods(there, other); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// routePods routes an agent's pods through its address, which has to be on a link already.
+func routePods(h *netlink.Handle, one agent) error {
+	if err := h.RouteAdd(&netlink.Route{Dst: ipNet(one.pods), Gw: one.endpoint.Addr().AsSlice()}); err != nil {
+		return fmt.Errorf("add route to pods %s: %w", one.pods, err)
 	}
 	return nil
 }
@@ -147,7 +171,7 @@ func checkSubnet(a addresses) error {
 }
 
 // checkPorts makes sure that our ports on the bridge address can be had before the address is there: a program that
-// listens on all addresses would be in the way. The agent's namespace is ours alone.
+// listens on all addresses would be in the way. The agents' namespaces are ours alone.
 func checkPorts(ports map[string]int, address netip.Addr) error {
 	var faults []error
 	for name, port := range ports {
@@ -173,10 +197,15 @@ func tryListen(address netip.Addr, port int) error {
 	)
 }
 
-// removeLinks removes our links. Those in the agent's namespace go with it, whose mount unmountBelow has removed.
+// removeLinks removes our links, however many agents there were. Those in an agent's namespace go with it, whose mount
+// unmountBelow has removed; the kernel then removes the other end too, in its own time.
 func removeLinks() error {
+	names := []string{bridgeLink}
+	for n := 1; n <= maxAgents; n++ {
+		names = append(names, agent{number: n}.link())
+	}
 	var errs []error
-	for _, name := range []string{hostLink, bridgeLink} {
+	for _, name := range names {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
 			if _, missing := errors.AsType[netlink.LinkNotFoundError](err); !missing {
@@ -184,7 +213,7 @@ func removeLinks() error {
 			}
 			continue
 		}
-		if err := netlink.LinkDel(link); err != nil {
+		if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			errs = append(errs, fmt.Errorf("remove link %s: %w", name, err))
 		}
 	}

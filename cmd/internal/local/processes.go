@@ -138,13 +138,13 @@ func cgroupHierarchies() ([]string, error) {
 // groups are the roots of our cgroups, as patterns below the mount of each hierarchy.
 type groups []string
 
-// ownGroups are the roots of the cgroups of the clusters in dirs: the agent's own, below which Mesos makes those of its
+// ownGroups are the roots of the cgroups of the clusters in dirs: each agent's own, below which Mesos makes those of its
 // containers, and, where its launcher makes none, those that the keeper makes for them, named after the container.
 func ownGroups(dirs []string) (groups, error) {
 	own := groups{cgroupRoot + "/local-*"}
 	for _, dir := range dirs {
 		l := layout{Config{StateDir: dir}}
-		runs, err := filepath.Glob(filepath.Join(l.agent(), "work", "slaves", "*", "frameworks", "*", "executors", "*", "runs", "*"))
+		runs, err := filepath.Glob(filepath.Join(l.works(), "work", "slaves", "*", "frameworks", "*", "executors", "*", "runs", "*"))
 		if err != nil {
 			return nil, err
 		}

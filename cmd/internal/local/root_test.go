@@ -6,11 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -163,7 +167,7 @@ func TestRestoreHost(t *testing.T) {
 }
 
 func TestCheckPorts(t *testing.T) {
-	a, err := plan("10.89.0.0/16")
+	a, err := plan(good(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,5 +186,77 @@ func TestCheckPorts(t *testing.T) {
 	}
 	if err := checkPorts(free, a.bridge.Addr()); err == nil || !strings.Contains(err.Error(), "6443") {
 		t.Errorf("a taken port is told as %v", err)
+	}
+}
+
+// Agents, and through them their pods, are one hop from each other and from the machine; a sweep for fewer agents
+// removes the links of all.
+func TestNetwork(t *testing.T) {
+	needRoot(t)
+	cfg := good(t)
+	cfg.StateDir, cfg.Agents = t.TempDir(), 3
+	l := layout{cfg}
+	a, err := plan(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Never unlocked: the thread, which is in a namespace of its own, ends with the test.
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unmountBelow(l.StateDir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := buildNetwork(l, a); err != nil {
+		t.Fatal(err)
+	}
+	here, err := netlink.NewHandle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	wantHops(t, here, "the machine", a.agents)
+	for i, one := range a.agents {
+		ns, err := netns.GetFromPath(l.netns(one))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = ns.Close() }()
+		there, err := netlink.NewHandleAt(ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer there.Close()
+		wantHops(t, there, one.hostname, slices.Delete(slices.Clone(a.agents), i, i+1))
+	}
+	l.Agents = 1
+	if err := errors.Join(sweepDir(l), removeLinks(), removeLinks()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := here.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range left {
+		if strings.HasPrefix(link.Attrs().Name, "mesopod") {
+			t.Errorf("link %s stays", link.Attrs().Name)
+		}
+	}
+}
+
+// wantHops makes sure that the way to the agents' pods leads over their own agent.
+func wantHops(t *testing.T, h *netlink.Handle, from string, agents []agent) {
+	t.Helper()
+	for _, one := range agents {
+		routes, err := h.RouteGet(one.pods.Addr().Next().AsSlice())
+		if err != nil {
+			t.Fatalf("way from %s to pods of %s: %v", from, one.hostname, err)
+		}
+		if got := routes[0].Gw.String(); got != one.endpoint.Addr().String() {
+			t.Errorf("way from %s to pods of %s leads over %s", from, one.hostname, got)
+		}
 	}
 }

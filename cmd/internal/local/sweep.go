@@ -20,13 +20,14 @@ import (
 //
 //	processes    environment variable MESOPOD_LOCAL, or member of a cgroup of ours
 //	mounts       below the state folder; network namespaces of agent and pods live by mounts there too
-//	links        mesopod0, mesopod-a1; all others live in the agent's namespace
-//	cgroups      mesopod/local-* in every hierarchy, and mesopod/executors/ID of our agent's containers
+//	links        mesopod0, mesopod-aN; all others live in an agent's namespace
+//	cgroups      mesopod/local-* in every hierarchy, and mesopod/executors/ID of our agents' containers
 //	files        links in the kubelet's fixed log folder that lead into the state folder; sockets of shims and notes of
 //	             network plugins about our containers; see also hostFolders
 //	sysctls      those recorded before the first change
-//	rules        nft table mesopod_local; all others live in the agent's namespace
+//	rules        nft table mesopod_local; all others live in an agent's namespace
 //
+// An earlier run may have had more agents than this one, so whatever is an agent's is found by patterns.
 // A run of another state folder that was killed is known by the mark of its processes, and swept too.
 func sweep(l layout) error {
 	dirs := []string{l.StateDir}
@@ -137,7 +138,7 @@ const shimFolder = "/run/containerd/s/"
 
 // removeShimSockets removes the sockets of our containers' shims, whose names are known from containerd's own notes.
 func removeShimSockets(l layout) error {
-	notes, err := filepath.Glob(filepath.Join(l.executor(), "state", "io.containerd.runtime.v2.task", "*", "*", "*"))
+	notes, err := filepath.Glob(filepath.Join(l.executors(), "state", "io.containerd.runtime.v2.task", "*", "*", "*"))
 	if err != nil {
 		return err
 	}
