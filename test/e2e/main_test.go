@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,9 +25,7 @@ import (
 
 const (
 	stateDir     = "/var/lib/mesopod/e2e"
-	nodeName     = "mesopod-agent1"
 	masterURL    = "http://10.89.0.1:5050"
-	agentURL     = "http://10.89.0.11:5051"
 	startLimit   = 4 * time.Minute
 	stopLimit    = 2 * time.Minute
 	defaultLimit = 90 * time.Second // one thing that a test waits for
@@ -37,6 +36,12 @@ var (
 	bundleDir = fromEnv("MESOPOD_BUNDLE", "bin/bundle")
 	mesosDir  = fromEnv("MESOPOD_MESOS", "bin/mesos")
 )
+
+// nodeName is the node of tests that need a certain one.
+const nodeName = "mesopod-agent1"
+
+// agentURLs are the agents of the cluster, by the names of their nodes.
+var agentURLs = map[string]string{nodeName: "http://10.89.0.11:5051", "mesopod-agent2": "http://10.89.0.12:5051"}
 
 // client is an administrator's client of the cluster.
 var client kubernetes.Interface
@@ -69,7 +74,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := 1
-	cluster, err := startCluster()
+	cluster, err := startCluster(len(agentURLs))
 	if err == nil {
 		code = m.Run()
 		err = cluster.stop()
@@ -101,27 +106,18 @@ func report(name string, before snapshot, err error) int {
 	return 1
 }
 
-// killAndReset kills a cluster with a running pod, twice: the next start has to clean up behind the first, reset behind
-// the second.
+// killAndReset kills a cluster with a running pod on each agent, twice: the next start, which has fewer agents, has to
+// clean up behind the first, reset behind the second.
 func killAndReset() error {
-	for range 2 {
-		c, err := startCluster()
+	for agents := len(agentURLs); agents >= 1; agents-- {
+		c, err := startCluster(agents)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), defaultLimit)
-		defer cancel()
-		if _, err := client.CoreV1().Pods(namespace).Create(ctx, newPod("orphan", steady), metav1.CreateOptions{}); err != nil {
-			return errors.Join(err, c.stop())
-		}
-		if err := poll(ctx, func(ctx context.Context) error {
-			pod, err := client.CoreV1().Pods(namespace).Get(ctx, "orphan", metav1.GetOptions{})
-			if err == nil && pod.Status.Phase != corev1.PodRunning {
-				err = errors.New(describe(pod))
+		for n := 1; n <= agents; n++ {
+			if err := startOrphan(fmt.Sprintf("mesopod-agent%d", n)); err != nil {
+				return errors.Join(err, c.stop())
 			}
-			return err
-		}); err != nil {
-			return errors.Join(err, c.stop())
 		}
 		if err := c.cmd.Process.Kill(); err != nil {
 			return err
@@ -129,6 +125,23 @@ func killAndReset() error {
 		<-c.ended
 	}
 	return reset()
+}
+
+// startOrphan runs a pod on a node.
+func startOrphan(node string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), defaultLimit)
+	defer cancel()
+	pod := onNode(newPod("orphan-"+node, steady), node)
+	if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		got, err := client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && got.Status.Phase != corev1.PodRunning {
+			err = errors.New(describe(got))
+		}
+		return err
+	})
 }
 
 // checkMachine removes what an earlier run that was killed has left.
@@ -178,9 +191,10 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-func startCluster() (*cluster, error) {
+func startCluster(agents int) (*cluster, error) {
 	c := &cluster{out: &output{}, ended: make(chan error, 1)}
-	c.cmd = exec.Command(mesopod(), "local", "--state-dir", stateDir, "--bundle-dir", bundleDir, "--mesos-dir", mesosDir, "-v=1")
+	c.cmd = exec.Command(mesopod(), "local", "--state-dir", stateDir, "--bundle-dir", bundleDir, "--mesos-dir", mesosDir,
+		"--agents", strconv.Itoa(agents), "-v=1")
 	out := io.MultiWriter(c.out, os.Stdout)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -247,9 +261,9 @@ func newClient(path string) (kubernetes.Interface, error) {
 // showLogs prints the ends of all logs, for who has to find out what went wrong.
 func showLogs() {
 	for _, pattern := range []string{
-		"logs/scheduler.log", "logs/mesos-agent.log", "logs/mesos-master.log",
-		"agent1/work/slaves/*/frameworks/*/executors/*/runs/*/std*",
-		"agent1/work/slaves/*/frameworks/*/executors/*/runs/*/containerd.log",
+		"logs/scheduler.log", "logs/mesos-agent*.log", "logs/mesos-master.log",
+		"agent*/work/slaves/*/frameworks/*/executors/*/runs/*/std*",
+		"agent*/work/slaves/*/frameworks/*/executors/*/runs/*/containerd.log",
 	} {
 		paths, _ := filepath.Glob(filepath.Join(stateDir, pattern)) // the patterns are good
 		for _, path := range paths {

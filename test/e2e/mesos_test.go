@@ -144,8 +144,8 @@ func waitTask(t *testing.T, pod *corev1.Pod, state string) task {
 	return found
 }
 
-// sandbox is the folder of the executor on the agent.
-func sandbox(t *testing.T) string {
+// sandbox is the folder of the executor on the agent of a node.
+func sandbox(t *testing.T, node string) string {
 	t.Helper()
 	var state struct {
 		Frameworks []struct {
@@ -154,20 +154,20 @@ func sandbox(t *testing.T) string {
 			} `json:"executors"`
 		} `json:"frameworks"`
 	}
-	if err := get(t.Context(), agentURL+"/state", nil, &state); err != nil {
-		t.Fatalf("ask the agent: %v", err)
+	if err := get(t.Context(), agentURLs[node]+"/state", nil, &state); err != nil {
+		t.Fatalf("ask agent %s: %v", node, err)
 	}
 	for _, f := range state.Frameworks {
 		for _, e := range f.Executors {
 			return e.Directory
 		}
 	}
-	t.Fatal("the agent has no executor")
+	t.Fatalf("agent %s has no executor", node)
 	return ""
 }
 
-// readFile reads a file in a sandbox the way Mesos' web pages do.
-func readFile(t *testing.T, path string) string {
+// readFile reads a file in a sandbox on the agent of a node the way Mesos' web pages do.
+func readFile(t *testing.T, node, path string) string {
 	t.Helper()
 	var text strings.Builder
 	for {
@@ -176,7 +176,7 @@ func readFile(t *testing.T, path string) string {
 			Offset int    `json:"offset"`
 		}
 		query := url.Values{"path": {path}, "offset": {fmt.Sprint(text.Len())}, "length": {"50000"}}
-		if err := get(t.Context(), agentURL+"/files/read", query, &piece); err != nil {
+		if err := get(t.Context(), agentURLs[node]+"/files/read", query, &piece); err != nil {
 			t.Fatalf("read %s through the agent: %v", path, err)
 		}
 		if piece.Data == "" {

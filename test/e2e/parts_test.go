@@ -42,7 +42,7 @@ func TestSchedulerKilled(t *testing.T) {
 	create(t, newPod("survivor", "echo up; "+steady))
 	before := waitPhase(t, "survivor", corev1.PodRunning)
 	waitTask(t, before, "TASK_RUNNING")
-	killPart(t, "scheduler", "--kubeconfig=")
+	killPart(t, "", "scheduler", "--kubeconfig=")
 	create(t, newPod("successor", steady))
 	waitPhase(t, "successor", corev1.PodRunning)
 	sameContainer(t, before)
@@ -50,11 +50,11 @@ func TestSchedulerKilled(t *testing.T) {
 
 // So may the agent: its executor and the pods live on, and it finds them again.
 func TestAgentKilled(t *testing.T) {
-	create(t, newPod("steadfast", "echo up; "+steady))
+	create(t, onNode(newPod("steadfast", "echo up; "+steady), nodeName))
 	before := waitPhase(t, "steadfast", corev1.PodRunning)
 	waitTask(t, before, "TASK_RUNNING")
-	killPart(t, "mesos-agent")
-	create(t, newPod("newcomer", steady))
+	killPart(t, "MESOS_HOSTNAME="+nodeName, "mesos-agent")
+	create(t, onNode(newPod("newcomer", steady), nodeName))
 	pod := waitPhase(t, "newcomer", corev1.PodRunning)
 	waitTask(t, pod, "TASK_RUNNING")
 	sameContainer(t, before)
@@ -84,11 +84,11 @@ func sameContainer(t *testing.T, before *corev1.Pod) {
 	}
 }
 
-// killPart kills the process of the cluster whose command line has all the words, and waits until another has its
-// place.
-func killPart(t *testing.T, words ...string) {
+// killPart kills the process of the cluster whose command line has all the words, and its environment the variable,
+// and waits until another has its place.
+func killPart(t *testing.T, variable string, words ...string) {
 	t.Helper()
-	first, err := partPID(words)
+	first, err := partPID(variable, words)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func killPart(t *testing.T, words ...string) {
 		t.Fatalf("kill %v: %v", words, err)
 	}
 	eventually(t, fmt.Sprintf("%v to be started again", words), func(context.Context) error {
-		now, err := partPID(words)
+		now, err := partPID(variable, words)
 		if err == nil && now == first {
 			err = fmt.Errorf("process %d still runs", first)
 		}
@@ -104,7 +104,7 @@ func killPart(t *testing.T, words ...string) {
 	})
 }
 
-func partPID(words []string) (int, error) {
+func partPID(variable string, words []string) (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
@@ -119,11 +119,11 @@ func partPID(words []string) (int, error) {
 		environment, _ := os.ReadFile("/proc/" + e.Name() + "/environ")
 		line := strings.ReplaceAll(string(command), "\x00", " ")
 		missing := slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
-		if !missing && strings.Contains(string(environment), "MESOPOD_LOCAL="+stateDir) {
+		if !missing && strings.Contains(string(environment), "MESOPOD_LOCAL="+stateDir) && strings.Contains(string(environment), variable) {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("no process of the cluster has %v in its command line", words)
+	return 0, fmt.Errorf("no process of the cluster has %v in its command line and %q in its environment", words, variable)
 }
 
 // Version and help answer without a cluster.

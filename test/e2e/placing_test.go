@@ -22,7 +22,7 @@ func TestOneAcceptForWaitingPods(t *testing.T) {
 	sized := func(name string, milli int64) *corev1.Pod {
 		pod := newPod(name, steady)
 		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
-		return pod
+		return onNode(pod, nodeName)
 	}
 	create(t, sized("filler", all-50))
 	waitPhase(t, "filler", corev1.PodRunning)
@@ -162,18 +162,9 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// The agent is a node like any other: its attributes are labels, its size is what Mesos says, less the executor.
+// Each agent is a node like any other: its attributes are labels, its size is what Mesos says, less the executor.
 func TestNode(t *testing.T) {
 	t.Parallel()
-	node, err := client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]string{"k8s.mesosphere.io/attribute-rack": "r1", "k8s.mesosphere.io/attribute-zone": "z1"} {
-		if got := node.Labels[key]; got != want {
-			t.Errorf("label %s = %q, want %q", key, got, want)
-		}
-	}
 	var state struct {
 		Agents []struct {
 			Hostname  string `json:"hostname"`
@@ -186,9 +177,19 @@ func TestNode(t *testing.T) {
 	if err := get(t.Context(), masterURL+"/master/state", nil, &state); err != nil {
 		t.Fatal(err)
 	}
+	if len(state.Agents) != len(agentURLs) {
+		t.Errorf("the master knows %d agents, want %d", len(state.Agents), len(agentURLs))
+	}
 	for _, agent := range state.Agents {
-		if agent.Hostname != nodeName {
-			continue
+		node, err := client.CoreV1().Nodes().Get(t.Context(), agent.Hostname, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := strings.TrimPrefix(agent.Hostname, "mesopod-agent")
+		for key, want := range map[string]string{"rack": "r" + number, "zone": "z" + number} {
+			if got := node.Labels["k8s.mesosphere.io/attribute-"+key]; got != want {
+				t.Errorf("node %s has label of attribute %s = %q, want %q", agent.Hostname, key, got, want)
+			}
 		}
 		if got, want := node.Status.Capacity.Cpu().Value(), int64(agent.Resources.CPUs-0.5); got != want {
 			t.Errorf("node has %d cpus, want %d of the agent's %g", got, want, agent.Resources.CPUs)
@@ -196,9 +197,7 @@ func TestNode(t *testing.T) {
 		if got, want := node.Status.Capacity.Memory().Value()>>20, int64(agent.Resources.Mem)-256; got != want {
 			t.Errorf("node has %d MiB, want %d of the agent's %g", got, want, agent.Resources.Mem)
 		}
-		return
 	}
-	t.Errorf("the master knows no agent %s", nodeName)
 }
 
 // The example that the README begins with runs as it stands.

@@ -39,6 +39,12 @@ func newPod(name, script string) *corev1.Pod {
 	}
 }
 
+// onNode makes a pod choose a node by its label.
+func onNode(pod *corev1.Pod, node string) *corev1.Pod {
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	return pod
+}
+
 func requests(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
