@@ -42,6 +42,8 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("record event pod=%s type=%s reason=%s why=%q", podKey(e.Pod), e.Type, e.Reason, e.Note)
 	case core.FailPod:
 		return fmt.Sprintf("fail pod=%s reason=%s why=%q", podKey(e.Pod), e.Reason, e.Why)
+	case core.DeletePod:
+		return fmt.Sprintf("delete pod=%s why=%q", podKey(e.Pod), e.Why)
 	case core.ReserveDone:
 		return fmt.Sprintf("answer reserve request=%d refusal=%q", e.Request, e.Refusal)
 	case core.BindDone:

@@ -173,6 +173,8 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 		s.writer.push(e.Node, effect)
 	case core.FailPod:
 		s.writer.push(string(e.Pod.UID), effect)
+	case core.DeletePod:
+		s.writer.push(string(e.Pod.UID), effect)
 	case core.KeepAlive:
 		s.keeper.set(e.Node, e.On)
 	case core.PodEvent:

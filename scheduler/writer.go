@@ -79,6 +79,8 @@ func (w *writer) write(ctx context.Context, effect core.Effect) (core.Event, err
 		return nil, w.deleteNode(ctx, e.Node)
 	case core.FailPod:
 		return nil, w.failPod(ctx, e)
+	case core.DeletePod:
+		return nil, w.deletePod(ctx, e.Pod)
 	}
 	return nil, fmt.Errorf("%T is no write: %w", effect, errdefs.ErrInvalid)
 }
@@ -95,6 +97,18 @@ func (w *writer) failPod(ctx context.Context, e core.FailPod) error {
 	}
 	_, err = w.client.CoreV1().Pods(e.Pod.Namespace).Patch(ctx, e.Pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return withKind(err, "fail pod "+podKey(e.Pod))
+}
+
+// deletePod ends a deletion without a kubelet. The UID is a precondition: a pod of the same name that came later is not
+// touched. That it is gone already is as good.
+func (w *writer) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	options := *metav1.NewDeleteOptions(0)
+	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+	err := w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return withKind(err, "delete pod "+podKey(pod))
 }
 
 // withKind wraps an error of the API server, if it is one, with its kind and what was tried.

@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
@@ -108,6 +110,33 @@ func TestFailPod(t *testing.T) {
 	got, err := client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil || got.Status.Phase != corev1.PodFailed || got.Status.Reason != "TaskLost" || got.Status.PodIP != "10.0.0.1" {
 		t.Errorf("got %+v, %v", got.Status, err)
+	}
+}
+
+// The deletion of a pod whose kubelet is gone is ended at once, and only of that pod.
+func TestDeletePod(t *testing.T) {
+	client := newAPIServer("37")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u"}}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(client, nil)
+	for range 2 { // gone the second time
+		if _, err := w.write(t.Context(), core.DeletePod{Pod: pod}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var options metav1.DeleteOptions
+	for _, action := range client.Actions() {
+		if deletion, is := action.(ktesting.DeleteActionImpl); is {
+			options = deletion.DeleteOptions
+		}
+	}
+	if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds != 0 || options.Preconditions == nil || *options.Preconditions.UID != "u" {
+		t.Errorf("got options %+v", options)
+	}
+	if _, err := client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want the pod gone", err)
 	}
 }
 

@@ -204,6 +204,7 @@ func (c *Core) removeAgent(agentID, why string) {
 	if a.node == "" {
 		return
 	}
+	c.failAssigned(a.node, agentID, why)
 	delete(c.nodes, a.node)
 	c.lost = append(c.lost, a.node)
 	c.reconsider(a.node)
@@ -261,7 +262,7 @@ func (c *Core) keepNodes() {
 func (c *Core) dueOffers() {
 	for _, expired := range c.pool.Expire(c.now) {
 		c.dirty[expired.AgentID] = true
-		if len(c.waiting) > 0 || c.starved() || !c.open() {
+		if c.wanting() || !c.open() {
 			c.decline(expired.OfferIDs, shortRefusal, "held long enough; the pods that wait do not use it")
 			continue
 		}

@@ -116,7 +116,7 @@ func (c *Core) starved() bool {
 func (c *Core) considerRevive() {
 	r := &c.revive
 	r.at = time.Time{}
-	if !c.open() || !r.long && !r.used || len(c.waiting) == 0 && !c.starved() {
+	if !c.open() || !r.long && !r.used || !c.wanting() {
 		return
 	}
 	gap, why := reviveGap, "pods wait, and offers were declined for long"

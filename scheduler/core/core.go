@@ -39,7 +39,8 @@ type Core struct {
 	killing  map[string]*tasks.Task
 	verdicts map[string]*tasks.Task // ended tasks whose pods may need FailPod
 	again    []retry
-	preset   map[types.UID]bool // pods told that a preset nodeName is not supported
+	assigned map[types.UID]*assignment // pods that have a node and want a task
+	pace     map[types.UID]*pace       // of launches on assigned nodes
 	waiting  map[types.UID]bool
 	revive   revive
 
@@ -62,7 +63,7 @@ func New(cfg Config) *Core {
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
-		preset: map[types.UID]bool{}, waiting: map[types.UID]bool{},
+		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]bool{},
 		dirty: map[string]bool{}, published: map[string]*offers.View{},
 	}
 }
@@ -138,6 +139,7 @@ func (c *Core) passTime() {
 	c.dueLaunches()
 	c.dueKills()
 	c.dueVerdicts()
+	c.placeAssigned() // before the offers that it may use expire
 	c.dueOffers()
 	c.dueRetries()
 }
@@ -167,6 +169,9 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 	}
 	for _, r := range c.again {
 		at(r.at)
+	}
+	for _, a := range c.assigned {
+		at(c.wakeAt(a))
 	}
 	if expiry, waits := c.pool.NextExpiry(); waits {
 		at(expiry)

@@ -82,6 +82,11 @@ type (
 		Pod                  *corev1.Pod
 		Reason, Message, Why string
 	}
+	// DeletePod ends the deletion of a pod that waits for a kubelet which is gone: grace 0, and its UID as precondition.
+	DeletePod struct {
+		Pod *corev1.Pod
+		Why string
+	}
 )
 
 // Answers to the embedded kube-scheduler.
@@ -117,6 +122,7 @@ func (DeleteNode) effect()       {}
 func (KeepAlive) effect()        {}
 func (PodEvent) effect()         {}
 func (FailPod) effect()          {}
+func (DeletePod) effect()        {}
 func (ReserveDone) effect()      {}
 func (BindDone) effect()         {}
 func (PoolChanged) effect()      {}

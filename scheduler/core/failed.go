@@ -27,7 +27,7 @@ func (c *Core) onCallFailed(ev CallFailed) {
 		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))
 	case StoreFrameworkID, LookUpAgent, StoreNode:
 		c.retry(effect, ev.Err)
-	case DeleteNode, FailPod:
+	case DeleteNode, FailPod, DeletePod:
 		if errors.Is(ev.Err, errdefs.ErrNotFound) {
 			c.note("", "nothing is left to do: "+ev.Err.Error())
 			return
@@ -110,6 +110,8 @@ func (c *Core) sensible(effect Effect) bool {
 	case FailPod:
 		pod := c.pods[effect.Pod.UID]
 		return pod != nil && !tasks.Ended(pod) && pod.DeletionTimestamp == nil
+	case DeletePod:
+		return c.pods[effect.Pod.UID] != nil
 	}
 	return false
 }

@@ -11,16 +11,20 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/scheduler/procure"
+	"github.com/mesopod/mesopod/scheduler/tasks"
 )
 
-// launch is a Bind that is not answered, or a task of an earlier scheduler whose pod is not bound yet.
+// launch is a Bind that is not answered, a task of an earlier scheduler whose pod is not bound yet, or the way of a pod
+// with a node of its own back to it.
 type launch struct {
 	request uint64
 	adopted bool // nobody waits for an answer
-	pod     *corev1.Pod
-	node    string
-	agentID string
-	task    string // empty until the ACCEPT is sent
+	// assigned: the pod had its node before; its executor writes the task's id onto it.
+	assigned bool
+	pod      *corev1.Pod
+	node     string
+	agentID  string
+	task     string // empty until the ACCEPT is sent
 	// deadline ends the wait: for offers before the ACCEPT, for the binding after it.
 	deadline time.Time
 }
@@ -44,8 +48,12 @@ func (c *Core) onReserve(ev Reserve) {
 		refuse("an earlier launch of the pod is not over")
 		return
 	}
-	if task := c.tasks.Current(uid); task != nil && !task.Killing {
+	if c.holder(uid) != nil {
 		refuse("an earlier task of the pod is not over")
+		return
+	}
+	if pod := c.pods[uid]; pod != nil && pod.Spec.NodeName != "" {
+		refuse("the pod has a node already")
 		return
 	}
 	need, err := procure.NeedOf(ev.Pod, c.procure)
@@ -101,7 +109,25 @@ func (c *Core) onBind(ev Bind) {
 		refuse(errdefs.ErrConflict, "the pod is being deleted")
 		return
 	}
-	c.launches[uid] = &launch{request: ev.Request, pod: ev.Pod, node: ev.Node, agentID: id, deadline: c.now.Add(c.cfg.OfferWait)}
+	c.join(uid, &launch{request: ev.Request, pod: ev.Pod, node: ev.Node, agentID: id, deadline: c.now.Add(c.cfg.OfferWait)})
+}
+
+// holder is a task that keeps the pod from another launch, or nil: one that runs, or that Mesos has yet to end. A task
+// that is to be killed and that nobody can see does not: should it return, it finds the pod bound by another, or is
+// killed.
+func (c *Core) holder(uid types.UID) *tasks.Task {
+	for _, task := range c.tasks.OfPod(uid) {
+		if !task.Killing || tasks.KindOf(task.State) != tasks.Away {
+			return task
+		}
+	}
+	return nil
+}
+
+// join puts a launch into the batch of its agent.
+func (c *Core) join(uid types.UID, l *launch) {
+	id := l.agentID
+	c.launches[uid] = l
 	b := c.batches[id]
 	if b == nil {
 		b = &batch{first: c.now}
@@ -169,6 +195,9 @@ func (c *Core) flush(agentID string, b *batch) {
 		l.task = c.tasks.Launch(l.pod, agentID).ID
 		l.deadline = c.now.Add(c.cfg.LaunchTimeout)
 		c.unbatch(agentID, uid)
+		if l.assigned {
+			c.launched(uid)
+		}
 	}
 	offerIDs := c.pool.Take(agentID, sent)
 	c.do(Accept{AgentID: agentID, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: fmt.Sprintf("pods to launch on %s: %d", a.node, len(infos))})
@@ -200,9 +229,15 @@ func (c *Core) resolve(uid types.UID, err error, why string) {
 	delete(c.launches, uid)
 	c.unbatch(l.agentID, uid)
 	c.release(uid)
-	if !l.adopted {
+	switch {
+	case l.assigned:
+		if err != nil {
+			c.note(l.task, why)
+			c.assign(c.pods[uid])
+		}
+	case !l.adopted:
 		c.do(BindDone{Request: l.request, Err: err, Why: why})
-	} else if err != nil {
+	case err != nil:
 		c.note(l.task, why)
 	}
 }

@@ -53,6 +53,11 @@ func (c *Core) onPodChanged(pod *corev1.Pod) {
 	}
 	if task := c.tasks.Get(pod.Annotations[messages.AnnotationTaskID]); task != nil && task.UID == uid {
 		c.judge(pod, task)
+	} else {
+		c.assign(pod)
+	}
+	if !c.placeable(pod) {
+		c.unassign(uid)
 	}
 }
 
@@ -60,31 +65,21 @@ func (c *Core) onPodChanged(pod *corev1.Pod) {
 // than the one that bound it are ended.
 func (c *Core) onBound(pod *corev1.Pod) {
 	bound := pod.Annotations[messages.AnnotationTaskID]
-	if l := c.launches[pod.UID]; l != nil {
+	if l := c.launches[pod.UID]; l != nil && (!l.assigned || l.task != "" && l.task == bound) {
 		why := "the pod is seen bound to " + pod.Spec.NodeName
 		if l.node != "" && l.node != pod.Spec.NodeName {
 			why += ", not to " + l.node
 		}
 		c.resolve(pod.UID, nil, why)
 	}
-	if bound == "" {
-		c.tellPreset(pod)
-	}
 	for _, task := range c.tasks.OfPod(pod.UID) {
+		if l := c.launches[pod.UID]; l != nil && l.assigned && l.task == task.ID {
+			continue // its executor has yet to say so on the pod
+		}
 		if task.ID != bound && !task.Killing {
 			c.kill(task, -1, "the pod is bound by another task")
 		}
 	}
-}
-
-// tellPreset says on the pod, once, that nobody will start it.
-func (c *Core) tellPreset(pod *corev1.Pod) {
-	if c.preset[pod.UID] || tasks.Ended(pod) || pod.DeletionTimestamp != nil {
-		return
-	}
-	c.preset[pod.UID] = true
-	c.do(PodEvent{Pod: pod, Type: corev1.EventTypeWarning, Reason: "FailedScheduling",
-		Note: "pods with a preset nodeName are not supported yet: leave spec.nodeName empty, use node affinity on metadata.name instead"})
 }
 
 // onDeleting gives a launch up and ends the pod's tasks.
@@ -108,7 +103,8 @@ func (c *Core) onPodGone(pod *corev1.Pod) {
 	uid := pod.UID
 	delete(c.pods, uid)
 	delete(c.waiting, uid)
-	delete(c.preset, uid)
+	c.unassign(uid)
+	delete(c.pace, uid)
 	c.onDeleting(pod, "the pod is gone")
 	c.release(uid)
 	c.tasks.Forget(uid)

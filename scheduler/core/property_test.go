@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,14 +11,16 @@ import (
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 
+	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/tasks"
 )
 
 // TestLaws lets random events happen, in any order and sensible or not, and holds the effects to the laws of the flow:
 // every offer ends once and is used on its own agent only; what is placed is no more than what was offered; nothing is
-// accepted before the framework id is stored and the pods are known; a task id is launched once; every Bind and Reserve
-// is answered once; updates are acknowledged only with a uuid, after everything else about them; a deadline that has
+// accepted before the framework id is stored and the pods are known; a task id is launched once; a pod has one
+// live task at most; every Bind and Reserve is answered once; updates are acknowledged only with a uuid, after everything else about them; a deadline that has
 // passed does not stay; no order of events panics.
 func TestLaws(t *testing.T) {
 	accepts := 0
@@ -52,7 +55,20 @@ func (w *world) step(ev core.Event) {
 		w.binds[ev.Request] = true
 	case core.Rescinded:
 		delete(w.held, ev.OfferID)
+	case core.StatusUpdate:
+		w.heard(ev.Status)
+	case core.CallFailed:
+		if accept, is := ev.Effect.(core.Accept); is && !errors.Is(ev.Err, errdefs.ErrLost) {
+			for _, task := range accept.Tasks {
+				w.over(task.TaskID.Value)
+			}
+		}
 	case core.AgentRemoved:
+		for id, agent := range w.launched {
+			if agent == ev.AgentID {
+				w.over(id)
+			}
+		}
 		maps.DeleteFunc(w.held, func(_ string, o mesos.Offer) bool { return o.AgentID.Value == ev.AgentID })
 	case core.Offers:
 		for _, o := range ev.Offers {
@@ -104,7 +120,12 @@ func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {
 				w.t.Errorf("view of %s is published as %+v", node, view)
 			}
 		}
-	case core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.StoreFrameworkID, core.Revive, core.Kill:
+	case core.Kill:
+		if life := w.running[e.TaskID]; life != nil {
+			life.killed = true
+		}
+		w.effects = append(w.effects, e)
+	case core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive:
 		w.effects = append(w.effects, e)
 	}
 }
@@ -158,6 +179,12 @@ func (w *world) accept(e core.Accept) {
 			w.t.Errorf("task %s is launched twice", task.TaskID.Value)
 		}
 		w.launched[task.TaskID.Value] = e.AgentID
+		for id, other := range w.running {
+			if of, _, _ := messages.ParseTaskID(id); of == uid && !(other.killed && other.away) {
+				w.t.Errorf("task %s is launched beside %s", task.TaskID.Value, id)
+			}
+		}
+		w.running[task.TaskID.Value] = &life{}
 		cpus, mem = cpus-task.Resources[0].Scalar.Value, mem-task.Resources[1].Scalar.Value
 		for _, r := range task.Resources[2:] {
 			for _, rng := range r.GetRanges().GetRange() {
@@ -171,6 +198,25 @@ func (w *world) accept(e core.Accept) {
 	}
 	if cpus < -1e-9 || mem < -1e-9 {
 		w.t.Errorf("more is placed than offered: %g cpus and %g MB too much", -cpus, -mem)
+	}
+}
+
+// life is a launched task that has not ended, as the core can know.
+type life struct{ killed, away bool }
+
+func (w *world) over(taskID string) { delete(w.running, taskID) }
+
+func (w *world) heard(status mesos.TaskStatus) {
+	id, state := status.TaskID.Value, status.GetState()
+	l := w.running[id]
+	if l == nil || !w.synced {
+		return
+	}
+	switch kind := tasks.KindOf(state); {
+	case tasks.Terminal(state):
+		w.over(id)
+	case kind != tasks.Unheard:
+		l.away = kind == tasks.Away
 	}
 }
 

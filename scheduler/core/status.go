@@ -48,6 +48,10 @@ func (c *Core) apply(status *mesos.TaskStatus) {
 	}
 	switch step {
 	case tasks.Final:
+		if tasks.KindOf(before) == tasks.Vanished && tasks.KindOf(state) == tasks.Live {
+			c.do(Kill{TaskID: id, AgentID: task.AgentID, Grace: -1, Why: "the task was given up as " + tasks.Name(before) + " and has come back"})
+			return
+		}
 		c.note(id, fmt.Sprintf("%s after %s is ignored, the task has ended", tasks.Name(state), tasks.Name(before)))
 	case tasks.Past:
 		c.note(id, fmt.Sprintf("%s after %s is of the past", tasks.Name(state), tasks.Name(before)))
@@ -79,11 +83,15 @@ func (c *Core) meet(status *mesos.TaskStatus) *tasks.Task {
 		c.note(id, "status of a task that is not ours")
 		return nil
 	}
+	pod := c.pods[uid]
 	if tasks.Terminal(state) || tasks.KindOf(state) == tasks.Unheard {
+		if pod != nil {
+			c.tasks.Heard(id)
+		}
 		c.note(id, tasks.Name(state)+" of a task that is not known")
 		return nil
 	}
-	pod := c.pods[uid]
+	assigned := c.resumes(pod, id, agentID)
 	task := c.tasks.Adopt(id, agentID, state, pod)
 	why := ""
 	switch {
@@ -91,6 +99,8 @@ func (c *Core) meet(status *mesos.TaskStatus) *tasks.Task {
 		why = "no pod has this task"
 	case tasks.Ended(pod):
 		why = "the task's pod has ended"
+	case assigned:
+		c.unassign(uid)
 	case pod.Spec.NodeName != "":
 		why = "the pod is bound by another task"
 	case c.launches[uid] != nil:
@@ -104,7 +114,11 @@ func (c *Core) meet(status *mesos.TaskStatus) *tasks.Task {
 	}
 	delete(c.waiting, uid)
 	c.release(uid)
-	c.launches[uid] = &launch{adopted: true, pod: pod, agentID: agentID, task: id, deadline: c.now.Add(c.cfg.LaunchTimeout)}
+	l := &launch{adopted: true, assigned: assigned, pod: pod, agentID: agentID, task: id, deadline: c.now.Add(c.cfg.LaunchTimeout)}
+	if assigned {
+		l.node = pod.Spec.NodeName
+	}
+	c.launches[uid] = l
 	c.note(id, "a launch of an earlier scheduler goes on")
 	return task
 }
@@ -112,9 +126,9 @@ func (c *Core) meet(status *mesos.TaskStatus) *tasks.Task {
 // lose ends a task that Mesos will not report on.
 func (c *Core) lose(task *tasks.Task, why string) {
 	before := task.State
-	state, source := mesos.TASK_LOST, mesos.SOURCE_MASTER
+	state, source, reason := mesos.TASK_LOST, mesos.SOURCE_MASTER, mesos.REASON_AGENT_REMOVED
 	if _, step := c.tasks.Apply(task.ID, state); step == tasks.Take {
-		c.end(task, before, &mesos.TaskStatus{TaskID: mesos.TaskID{Value: task.ID}, State: &state, Source: &source, Message: &why})
+		c.end(task, before, &mesos.TaskStatus{TaskID: mesos.TaskID{Value: task.ID}, State: &state, Source: &source, Reason: &reason, Message: &why})
 	}
 }
 
@@ -129,6 +143,7 @@ func (c *Core) end(task *tasks.Task, before mesos.TaskState, status *mesos.TaskS
 	} else {
 		task.Verdict = c.verdict(task, status)
 		c.judge(pod, task)
+		c.assign(pod)
 	}
 	if a := c.agents[task.AgentID]; a != nil && a.gone && c.tasks.LiveOn(task.AgentID) == 0 {
 		c.removeAgent(task.AgentID, "the last task of agent "+task.AgentID+", which Mesos lost, has ended")
@@ -173,15 +188,36 @@ func describe(status *mesos.TaskStatus) string {
 func (c *Core) verdict(task *tasks.Task, status *mesos.TaskStatus) tasks.Verdict {
 	state := status.GetState()
 	v := tasks.Verdict{Reason: "Task" + camel(tasks.Name(state)), Message: "Mesos task " + task.ID + ": " + describe(status), At: c.now}
+	v.Relaunch = executorDied(status)
 	switch {
+	case v.Relaunch && status.GetReason() != mesos.REASON_RECONCILIATION:
+		if state == mesos.TASK_FAILED {
+			v.Reason = ReasonExecutorTerminated
+		}
 	case tasks.KindOf(state) == tasks.Reported && fromExecutor(status),
 		status.Reason != nil && status.GetReason() == mesos.REASON_RECONCILIATION:
 		v.At = c.now.Add(reportWait)
-	case status.Reason != nil && status.GetReason() == mesos.REASON_EXECUTOR_TERMINATED:
-		v.Reason = ReasonExecutorTerminated
-		v.Message += "; the executor on the node ended and its pods with it, and they are not started again by themselves: delete the pod, its controller makes a new one"
 	}
 	return v
+}
+
+// executorDied tells of a task that ended with its executor, or that never reached one: no kubelet saw its pod fail.
+func executorDied(status *mesos.TaskStatus) bool {
+	if status.Reason != nil {
+		switch status.GetReason() {
+		case mesos.REASON_EXECUTOR_TERMINATED, mesos.REASON_EXECUTOR_UNREGISTERED, mesos.REASON_EXECUTOR_REGISTRATION_TIMEOUT,
+			mesos.REASON_EXECUTOR_REREGISTRATION_TIMEOUT, mesos.REASON_CONTAINER_LIMITATION, mesos.REASON_CONTAINER_LIMITATION_MEMORY,
+			mesos.REASON_CONTAINER_LIMITATION_DISK:
+			return true
+		case mesos.REASON_AGENT_REMOVED:
+			return false
+		}
+	}
+	switch status.GetState() {
+	case mesos.TASK_LOST, mesos.TASK_GONE, mesos.TASK_DROPPED:
+		return !fromExecutor(status)
+	}
+	return false
 }
 
 // camel turns GONE_BY_OPERATOR into GoneByOperator.
@@ -195,29 +231,60 @@ func camel(name string) string {
 	return b.String()
 }
 
-// judge fails a bound pod whose task has ended and on which nobody reports. It is called at the task's end, at each
-// change of the pod, and when the verdict's time has come. A pod that is not bound keeps the verdict: the binding may be
-// seen later than the task's end.
+// judge starts a bound pod anew, or fails it, whose task has ended and on which nobody reports. It is called at the
+// task's end, at each change of the pod, and when the verdict's time has come. A pod that is not bound, or on which the
+// executor has yet to write the task's id, keeps the verdict: the news may be seen later than the task's end.
 func (c *Core) judge(pod *corev1.Pod, task *tasks.Task) {
 	if pod.Spec.NodeName == "" || task.Verdict.Reason == "" {
 		return
 	}
-	mine := pod.Annotations[messages.AnnotationTaskID] == task.ID
-	if mine && !tasks.Ended(pod) {
-		if c.now.Before(task.Verdict.At) {
-			c.verdicts[task.ID] = task
-			return
-		}
-		if pod.DeletionTimestamp != nil {
-			c.note(task.ID, fmt.Sprintf("pod %s/%s is being deleted and its task has ended (%s); if no kubelet finishes it, delete it with --force",
-				pod.Namespace, pod.Name, tasks.Name(task.State)))
-		} else {
-			c.do(FailPod{Pod: pod, Reason: task.Verdict.Reason, Message: task.Verdict.Message,
-				Why: "the task ended as " + tasks.Name(task.State) + " and nobody else reports on the pod"})
-		}
+	if l := c.launches[task.UID]; l != nil && l.task == task.ID {
+		return
 	}
+	mine := pod.Annotations[messages.AnnotationTaskID] == task.ID
+	if mine && !tasks.Ended(pod) && c.now.Before(task.Verdict.At) {
+		c.verdicts[task.ID] = task
+		return
+	}
+	verdict := task.Verdict
 	delete(c.verdicts, task.ID)
 	task.Verdict = tasks.Verdict{}
+	if !mine || tasks.Ended(pod) {
+		return
+	}
+	state := tasks.Name(task.State)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		c.do(DeletePod{Pod: pod, Why: "the pod is being deleted, its task ended as " + state + " and no kubelet is left to finish it"})
+	case verdict.Relaunch && c.placeable(pod) && c.mayReturn(pod, task):
+		c.do(PodEvent{Pod: pod, Type: corev1.EventTypeWarning, Reason: "Relaunching",
+			Note: verdict.Message + "; the pod is started anew on node " + pod.Spec.NodeName})
+		c.assign(pod)
+	default:
+		task.GivenUp = true
+		c.do(FailPod{Pod: pod, Reason: verdict.Reason, Message: verdict.Message,
+			Why: "the task ended as " + state + " and nobody else reports on the pod"})
+	}
+}
+
+// mayReturn tells that the agent of a task is not known to be gone: the pod's node is still its.
+func (c *Core) mayReturn(pod *corev1.Pod, task *tasks.Task) bool {
+	id, known := c.nodes[pod.Spec.NodeName]
+	return !known || id == task.AgentID
+}
+
+// resumes tells that a task which only Mesos knows is the launch of an assigned pod by an earlier scheduler: its
+// executor has yet to write its id onto the pod.
+func (c *Core) resumes(pod *corev1.Pod, id, agentID string) bool {
+	if !c.placeable(pod) {
+		return false
+	}
+	if on, known := c.nodes[pod.Spec.NodeName]; known && on != agentID {
+		return false
+	}
+	_, attempt, err := messages.ParseTaskID(id)
+	l := c.launches[pod.UID]
+	return err == nil && attempt > c.tasks.Highest(pod.UID) && (l == nil || l.assigned && l.task == "")
 }
 
 // dueVerdicts looks again at pods whose reporters had their time.

@@ -45,6 +45,8 @@ func tell(effect core.Effect) string {
 		what, why = fmt.Sprintf("pod-event %s %s %s", e.Pod.Name, e.Type, e.Reason), e.Note
 	case core.FailPod:
 		what, why = fmt.Sprintf("fail-pod %s %s %q", e.Pod.Name, e.Reason, e.Message), e.Why
+	case core.DeletePod:
+		what, why = "delete-pod "+e.Pod.Name, e.Why
 	case core.ReserveDone:
 		what, why = fmt.Sprintf("reserve-done %d", e.Request), e.Refusal
 	case core.BindDone:

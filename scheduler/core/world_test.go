@@ -32,6 +32,7 @@ type world struct {
 	binds    map[uint64]bool // not answered
 	reserves map[uint64]bool
 	launched map[string]string // task id to agent
+	running  map[string]*life  // launched tasks that have not ended
 	effects  []core.Effect     // that may fail
 	answers  []core.Event      // what a sensible world says next
 	asked    map[uint64]core.Reserve
@@ -72,7 +73,9 @@ func (w *world) react(effect core.Effect) {
 				continue
 			}
 			pod = pod.DeepCopy()
-			pod.Spec.NodeName = "a" + e.AgentID[1:]
+			if pod.Spec.NodeName == "" {
+				pod.Spec.NodeName = "a" + e.AgentID[1:]
+			}
 			pod.Annotations = map[string]string{messages.AnnotationTaskID: task.TaskID.Value, messages.AnnotationAgentID: e.AgentID}
 			w.pods[uid] = pod
 			w.answers = append(w.answers, core.PodChanged{Pod: pod})
@@ -87,7 +90,7 @@ func (w *world) found(id string) core.AgentFound {
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	return &world{
 		t: t, rand: r, core: core.New(core.Config{}), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		held: map[string]mesos.Offer{}, binds: map[uint64]bool{}, reserves: map[uint64]bool{}, launched: map[string]string{},
+		held: map[string]mesos.Offer{}, binds: map[uint64]bool{}, reserves: map[uint64]bool{}, launched: map[string]string{}, running: map[string]*life{},
 		asked: map[uint64]core.Reserve{}, pods: map[types.UID]*corev1.Pod{}, lives: map[string]int{},
 	}
 }
@@ -107,6 +110,9 @@ func (w *world) pod() *corev1.Pod {
 	}
 	if w.rand.IntN(3) == 0 {
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: int32(31000 + w.rand.IntN(4))}}
+	}
+	if w.rand.IntN(4) == 0 {
+		pod.Spec.NodeName = w.node() // a preset one
 	}
 	w.pods[uid] = pod
 	return pod
@@ -228,7 +234,9 @@ func (w *world) status() core.Event {
 	if agent == "" {
 		agent = w.agentID()
 	}
+	reasons := []mesos.TaskStatus_Reason{mesos.REASON_EXECUTOR_TERMINATED, mesos.REASON_RECONCILIATION, mesos.REASON_CONTAINER_LAUNCH_FAILED}
 	status := mesos.TaskStatus{
+		Reason: reasons[w.rand.IntN(len(reasons))].Enum(),
 		TaskID: mesos.TaskID{Value: id}, AgentID: &mesos.AgentID{Value: agent}, State: states[w.rand.IntN(len(states))].Enum(),
 		Source: mesos.TaskStatus_Source(w.rand.IntN(3)).Enum(),
 	}

@@ -26,14 +26,18 @@ type Task struct {
 	Killing  bool
 	Grace    time.Duration
 	NextKill time.Time
+	// GivenUp: the pod was failed for this task's end; it is not started again.
+	GivenUp bool
 	// Verdict is what the pod's status has to say should nobody else report on the pod; set at the task's end.
 	Verdict Verdict
 }
 
-// Verdict is a reason and a message for a pod that ended without a report, to be written at a time.
+// Verdict is a reason and a message for a pod that ended without a report, to be written at a time. Relaunch: the pod
+// did not fail by itself and is started anew where it was, if it can be.
 type Verdict struct {
 	Reason, Message string
 	At              time.Time
+	Relaunch        bool
 }
 
 // Live tells that the task has not ended, as far as is known.
@@ -67,6 +71,16 @@ func (t *Table) insert(task *Task) *Task {
 
 // NextAttempt is the number that the pod's next launch gets. No number is given twice as long as the pod is known.
 func (t *Table) NextAttempt(uid types.UID) int { return t.attempts[uid] + 1 }
+
+// Highest is the highest attempt of the pod that was ever seen; 0 for none.
+func (t *Table) Highest(uid types.UID) int { return t.attempts[uid] }
+
+// Heard notes the attempt of an ended task of a known pod, so that its number is not given again.
+func (t *Table) Heard(id string) {
+	if uid, attempt, err := messages.ParseTaskID(id); err == nil {
+		t.attempts[uid] = max(t.attempts[uid], attempt)
+	}
+}
 
 // Launch records a task of the next attempt, before it is sent.
 func (t *Table) Launch(pod *corev1.Pod, agentID string) *Task {
