@@ -48,6 +48,8 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("answer reserve request=%d refusal=%q", e.Request, e.Refusal)
 	case core.BindDone:
 		return fmt.Sprintf("answer bind request=%d err=%v why=%q", e.Request, e.Err, e.Why)
+	case core.GateChanged:
+		return fmt.Sprintf("change gate open=%t pods=%d", e.Open, len(e.Held))
 	case core.PoolChanged:
 		return fmt.Sprintf("publish pool nodes=%d", len(e.Views))
 	case core.Note:

@@ -179,7 +179,7 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 		s.keeper.set(e.Node, e.On)
 	case core.PodEvent:
 		s.record(e)
-	case core.ReserveDone, core.BindDone, core.PoolChanged:
+	case core.ReserveDone, core.BindDone, core.PoolChanged, core.GateChanged:
 		s.kube.Deliver(effect)
 	case core.Note: // for the log alone, where it is by now
 	default:

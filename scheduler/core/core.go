@@ -42,6 +42,7 @@ type Core struct {
 	assigned map[types.UID]*assignment // pods that have a node and want a task
 	pace     map[types.UID]*pace       // of launches on assigned nodes
 	waiting  map[types.UID]bool
+	gate     gate
 	revive   revive
 
 	// Of the running Step.
@@ -63,7 +64,7 @@ func New(cfg Config) *Core {
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
-		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]bool{},
+		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]bool{}, gate: newGate(),
 		dirty: map[string]bool{}, published: map[string]*offers.View{},
 	}
 }
@@ -76,6 +77,7 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 	c.keepNodes()
 	c.considerRevive()
 	c.publish()
+	c.showGate()
 	clear(c.dirty)
 	out := c.out
 	c.out = nil
@@ -142,6 +144,7 @@ func (c *Core) passTime() {
 	c.placeAssigned() // before the offers that it may use expire
 	c.dueOffers()
 	c.dueRetries()
+	c.tellHeld()
 }
 
 // NextDeadline is when Step wants a Tick at the latest; false when nothing waits for time.
@@ -169,6 +172,12 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 	}
 	for _, r := range c.again {
 		at(r.at)
+	}
+	if !c.gateOpen() {
+		at(c.gate.tellAt)
+	}
+	for _, h := range c.gate.held {
+		at(h.tellAt)
 	}
 	for _, a := range c.assigned {
 		at(c.wakeAt(a))

@@ -5,6 +5,7 @@ import (
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/scheduler/offers"
 )
@@ -102,6 +103,12 @@ type (
 		Err     error
 		Why     string
 	}
+	// GateChanged tells which pods are not to be placed. Open: those that are not held may be. Held are the pods whose
+	// hold began, with its reason, or ended, with none.
+	GateChanged struct {
+		Open bool
+		Held map[types.UID]string
+	}
 	// PoolChanged publishes what is on offer on nodes, for Filter: nil is nothing. Views are never written to again.
 	PoolChanged struct{ Views map[string]*offers.View }
 )
@@ -125,5 +132,6 @@ func (FailPod) effect()          {}
 func (DeletePod) effect()        {}
 func (ReserveDone) effect()      {}
 func (BindDone) effect()         {}
+func (GateChanged) effect()      {}
 func (PoolChanged) effect()      {}
 func (Note) effect()             {}

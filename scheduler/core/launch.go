@@ -128,6 +128,7 @@ func (c *Core) holder(uid types.UID) *tasks.Task {
 func (c *Core) join(uid types.UID, l *launch) {
 	id := l.agentID
 	c.launches[uid] = l
+	c.gate.touched[uid] = true
 	b := c.batches[id]
 	if b == nil {
 		b = &batch{first: c.now}
@@ -227,6 +228,7 @@ func (c *Core) resolve(uid types.UID, err error, why string) {
 		return
 	}
 	delete(c.launches, uid)
+	c.gate.touched[uid] = true
 	c.unbatch(l.agentID, uid)
 	c.release(uid)
 	switch {

@@ -24,6 +24,7 @@ func (c *Core) onPodsSynced(ev PodsSynced) {
 		return
 	}
 	c.podsSynced = true
+	c.gate.tellAt = c.now.Add(tellAfter)
 	for _, pod := range ev.Pods {
 		c.onPodChanged(pod)
 	}
@@ -36,6 +37,7 @@ func (c *Core) onPodChanged(pod *corev1.Pod) {
 	}
 	uid := pod.UID
 	c.pods[uid] = pod
+	c.gate.touched[uid] = true
 	if pod.Spec.NodeName != "" {
 		if task := c.tasks.Recover(pod); task != nil {
 			c.dirty[task.AgentID] = true
@@ -102,6 +104,8 @@ func (c *Core) onPodGone(pod *corev1.Pod) {
 	}
 	uid := pod.UID
 	delete(c.pods, uid)
+	delete(c.gate.told, uid)
+	c.gate.touched[uid] = true
 	delete(c.waiting, uid)
 	c.unassign(uid)
 	delete(c.pace, uid)
@@ -114,6 +118,7 @@ func (c *Core) onPodGone(pod *corev1.Pod) {
 func (c *Core) kill(task *tasks.Task, grace time.Duration, why string) {
 	task.Killing, task.Grace, task.NextKill = true, grace, c.now.Add(c.cfg.KillRetry)
 	c.killing[task.ID] = task
+	c.gate.touched[task.UID] = true
 	if !c.connected {
 		task.NextKill = c.now // With the next connection.
 		return

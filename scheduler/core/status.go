@@ -41,6 +41,7 @@ func (c *Core) apply(status *mesos.TaskStatus) {
 		}
 	}
 	c.dirty[task.AgentID] = true
+	c.gate.touched[task.UID] = true
 	before := task.State
 	_, step := c.tasks.Apply(id, state)
 	if a := c.agents[task.AgentID]; a != nil && step != tasks.Final && provesExecutor(status) {
@@ -135,6 +136,7 @@ func (c *Core) lose(task *tasks.Task, why string) {
 // end draws the consequences of a task's end, once per task.
 func (c *Core) end(task *tasks.Task, before mesos.TaskState, status *mesos.TaskStatus) {
 	delete(c.killing, task.ID)
+	c.gate.touched[task.UID] = true
 	c.dirty[task.AgentID] = true
 	c.endLaunch(task, before, status)
 	pod := c.pods[task.UID]

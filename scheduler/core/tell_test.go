@@ -51,6 +51,15 @@ func tell(effect core.Effect) string {
 		what, why = fmt.Sprintf("reserve-done %d", e.Request), e.Refusal
 	case core.BindDone:
 		what, why = fmt.Sprintf("bind-done %d err=%v", e.Request, e.Err), e.Why
+	case core.GateChanged:
+		what = fmt.Sprintf("gate open=%t", e.Open)
+		for _, uid := range slices.Sorted(maps.Keys(e.Held)) {
+			if e.Held[uid] == "" {
+				what += fmt.Sprintf(" %s=free", uid)
+			} else {
+				what += fmt.Sprintf(" %s=held(%s)", uid, e.Held[uid])
+			}
+		}
 	case core.PoolChanged:
 		what = "pool"
 		for _, node := range slices.Sorted(maps.Keys(e.Views)) {

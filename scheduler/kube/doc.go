@@ -1,6 +1,7 @@
 // Package kube is the one door to the embedded kube-scheduler, unpatched: queue, filters, scores, spread, affinity and
-// preemption are its own, and Mesos is two plugins.
+// preemption are its own, and Mesos is a few plugins.
 //
+// MesosGate holds pods back until the core knows what runs, and single ones while an earlier launch is not resolved.
 // MesosOffers filters nodes by what the core says is on offer there, and reserves. MesosLaunch binds: it hands the pod to
 // the core, which launches it as a task, and returns only when the pod is seen bound or the launch has surely ended. An
 // assumed pod never expires in kube-scheduler, and an error for a bound pod would mark a running pod as not scheduled, so

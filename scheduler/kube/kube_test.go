@@ -71,6 +71,7 @@ func newHarness(t *testing.T, objects ...*corev1.Node) *harness {
 		t.Fatal(err)
 	}
 	h.Scheduler = s
+	h.Deliver(core.GateChanged{Open: true})
 	return h
 }
 

@@ -23,7 +23,7 @@ func newProfile(schedulerName string) (schedulerapi.KubeSchedulerProfile, error)
 	profile.SchedulerName = schedulerName
 	multi := &profile.Plugins.MultiPoint
 	multi.Enabled = slices.DeleteFunc(multi.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == names.DefaultBinder })
-	multi.Enabled = append(multi.Enabled, schedulerapi.Plugin{Name: OffersName}, schedulerapi.Plugin{Name: LaunchName})
+	multi.Enabled = append(multi.Enabled, schedulerapi.Plugin{Name: GateName}, schedulerapi.Plugin{Name: OffersName}, schedulerapi.Plugin{Name: LaunchName})
 	profile.Plugins.Filter.Enabled = append([]schedulerapi.Plugin{{Name: OffersName}}, profile.Plugins.Filter.Enabled...)
 	for _, config := range profile.PluginConfig {
 		if args, ok := config.Args.(*schedulerapi.PodTopologySpreadArgs); ok {

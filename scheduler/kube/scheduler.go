@@ -60,6 +60,7 @@ type Scheduler struct {
 	// views is what Filter reads: node name to *offers.View. A node without offers has no entry.
 	views sync.Map
 	wake  *waker
+	gate  *gate
 	// refused holds the UIDs of pods whose reservation was refused, until kube-scheduler has handled it: it makes the same
 	// failure of it as of a pod that fits nowhere, but no offer is missing then.
 	refused sync.Map
@@ -89,6 +90,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s := &Scheduler{
 		cfg: cfg, post: deps.Post,
 		wake:    newWaker(cfg.Window, cfg.RefusedPause),
+		gate:    newGate(),
 		waiting: map[uint64]chan answer{},
 	}
 	for _, name := range cfg.SchedulerNames {
@@ -152,6 +154,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // build makes the scheduler. Its metrics are registered once per process by itself.
 func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory) (*scheduler.Scheduler, error) {
 	registry := runtime.Registry{
+		GateName:   func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return gatePlugin{s.gate}, nil },
 		OffersName: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return offersPlugin{s}, nil },
 		LaunchName: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return launchPlugin{s}, nil },
 	}
@@ -172,7 +175,7 @@ func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory
 	return sched, nil
 }
 
-// Deliver takes the core's answers: ReserveDone, BindDone, PoolChanged. Others are not for this package.
+// Deliver takes the core's answers: ReserveDone, BindDone, PoolChanged, GateChanged. Others are not for this package.
 func (s *Scheduler) Deliver(effect core.Effect) {
 	switch e := effect.(type) {
 	case core.ReserveDone:
@@ -181,6 +184,8 @@ func (s *Scheduler) Deliver(effect core.Effect) {
 		s.answer(e.Request, answer{err: e.Err})
 	case core.PoolChanged:
 		s.publish(e.Views)
+	case core.GateChanged:
+		s.wake.release(s.gate.change(e.Open, e.Held))
 	}
 }
 

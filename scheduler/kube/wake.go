@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -38,6 +39,7 @@ type waker struct {
 
 	mu      sync.Mutex
 	pending *poolChange
+	freed   map[string]*corev1.Pod // let through the gate
 	paused  map[types.UID]struct{} // refused, and not yet pending
 }
 
@@ -81,18 +83,36 @@ func (w *waker) note(add func(*poolChange)) {
 	}
 	add(w.pending)
 	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *waker) poke() {
 	select {
 	case w.signal <- struct{}{}:
 	default: // one is pending
 	}
 }
 
-func (w *waker) take() *poolChange {
+// release puts pods that the gate has let go into the queue. It does not wait for it.
+func (w *waker) release(pods map[string]*corev1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	w.mu.Lock()
+	if w.freed == nil {
+		w.freed = map[string]*corev1.Pod{}
+	}
+	maps.Copy(w.freed, pods)
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *waker) take() (*poolChange, map[string]*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	change := w.pending
-	w.pending = nil
-	return change
+	change, freed := w.pending, w.freed
+	w.pending, w.freed = nil, nil
+	return change, freed
 }
 
 // run raises the event until ctx ends: at once after a quiet time, else once per window.
@@ -104,7 +124,11 @@ func (w *waker) run(ctx context.Context, q queue.SchedulingQueue) {
 			return
 		case <-w.signal:
 		}
-		if change := w.take(); change != nil && len(change.views)+len(change.refused) > 0 {
+		change, freed := w.take()
+		if len(freed) > 0 {
+			q.Activate(logger, freed)
+		}
+		if change != nil && len(change.views)+len(change.refused) > 0 {
 			q.MoveAllToActiveOrBackoffQueue(logger, poolEvent, nil, change, nil)
 		}
 		select {
