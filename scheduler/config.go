@@ -41,6 +41,8 @@ type Config struct {
 	ExecutorResources messages.Resources
 	// SchedulerNames are the values of spec.schedulerName that are ours.
 	SchedulerNames []string
+	// Preemption evicts pods for more important ones. Off, since what they free is offered to every framework.
+	Preemption bool
 }
 
 // DefaultConfig is what the flags default to.

@@ -58,7 +58,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.loop = newLoop(core.New(cfg.core()), s.dispatch)
 	var err error
 	s.kube, err = kube.New(
-		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cfg.core().Procure()},
+		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cfg.core().Procure(), Preemption: cfg.Preemption},
 		kube.Deps{Post: s.loop.post})
 	if err != nil {
 		return nil, err

@@ -146,6 +146,12 @@ func TestProfile(t *testing.T) {
 		if reserve := named(plugins.Reserve); !slices.Contains(reserve, OffersName) {
 			t.Errorf("%s: got reserve plugins %v", name, reserve)
 		}
+		if gates := named(plugins.PreEnqueue); !slices.Contains(gates, GateName) {
+			t.Errorf("%s: got gates %v, want %s among them", name, gates, GateName)
+		}
+		if after := named(plugins.PostFilter); slices.Contains(after, "DefaultPreemption") || slices.Contains(after, PreemptionName) {
+			t.Errorf("%s: got %v, want no preemption", name, after)
+		}
 		if signature := f.SignPod(t.Context(), newPod("p", name, "1")); signature == nil {
 			t.Errorf("%s: a plain pod cannot be signed, so equal pods are not placed in one go", name)
 		}

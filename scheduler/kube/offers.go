@@ -20,6 +20,7 @@ type offersPlugin struct{ s *Scheduler }
 
 var _ interface {
 	fwk.PreFilterPlugin
+	fwk.PreFilterExtensions
 	fwk.FilterPlugin
 	fwk.ReservePlugin
 	fwk.EnqueueExtensions
@@ -29,13 +30,16 @@ var _ interface {
 // Name returns OffersName.
 func (offersPlugin) Name() string { return OffersName }
 
-// need is the pod's need in the cycle's state: computed once, read for each node.
-type need struct{ procure.Need }
+const cycleKey fwk.StateKey = OffersName
 
-// Clone returns the need itself: it is never written to.
-func (n need) Clone() fwk.StateData { return n }
-
-const needKey fwk.StateKey = OffersName
+// cycleOf reads what PreFilter wrote.
+func cycleOf(state fwk.CycleState) (*cycle, error) {
+	data, err := state.Read(cycleKey)
+	if err != nil {
+		return nil, err
+	}
+	return data.(*cycle), nil
+}
 
 // PreFilter computes what the pod needs. A pod that cannot be run at all is told so here, once.
 func (p offersPlugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -43,24 +47,26 @@ func (p offersPlugin) PreFilter(_ context.Context, state fwk.CycleState, pod *co
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	state.Write(needKey, need{n})
+	state.Write(cycleKey, &cycle{need: n})
 	return nil, nil
 }
 
-// PreFilterExtensions is nil: the need does not depend on other pods.
-func (offersPlugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
-
-// Filter tells whether the pod fits what is on offer on the node. Evicting pods changes nothing on offer at once, so a
-// refusal is not one that preemption could mend.
+// Filter tells whether the pod fits what is on offer on the node. A refusal is one that preemption could mend only if
+// pods fill the node.
 func (p offersPlugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	data, err := state.Read(needKey)
+	c, err := cycleOf(state)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if why := procure.Fits(p.view(info.Node().Name), data.(need).Need); why != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	node := info.Node().Name
+	why := procure.Fits(c.on(node, p.view(node)), c.need)
+	switch {
+	case why == "":
+		return nil
+	case p.s.cfg.Preemption && fullOfOurs(info, c.need):
+		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
-	return nil
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 }
 
 func (p offersPlugin) view(node string) *offers.View {

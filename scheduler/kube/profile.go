@@ -13,8 +13,8 @@ import (
 // newProfile is kube-scheduler's default profile with our plugins: ours binds instead of DefaultBinder, and our Filter
 // comes first, since only the first Filter that refuses a node speaks, and only pods that it refused are woken by our
 // event. The soft default spread over hosts and zones is off: with it no pod can be signed, so equal pods would not be
-// placed in one go.
-func newProfile(schedulerName string) (schedulerapi.KubeSchedulerProfile, error) {
+// placed in one go. DefaultPreemption gives its place to ours, or to nobody.
+func newProfile(schedulerName string, preempt bool) (schedulerapi.KubeSchedulerProfile, error) {
 	cfg, err := latest.Default()
 	if err != nil {
 		return schedulerapi.KubeSchedulerProfile{}, err
@@ -23,6 +23,11 @@ func newProfile(schedulerName string) (schedulerapi.KubeSchedulerProfile, error)
 	profile.SchedulerName = schedulerName
 	multi := &profile.Plugins.MultiPoint
 	multi.Enabled = slices.DeleteFunc(multi.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == names.DefaultBinder })
+	if i := slices.IndexFunc(multi.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == names.DefaultPreemption }); preempt {
+		multi.Enabled[i].Name = PreemptionName
+	} else {
+		multi.Enabled = slices.Delete(multi.Enabled, i, i+1)
+	}
 	multi.Enabled = append(multi.Enabled, schedulerapi.Plugin{Name: GateName}, schedulerapi.Plugin{Name: OffersName}, schedulerapi.Plugin{Name: LaunchName})
 	profile.Plugins.Filter.Enabled = append([]schedulerapi.Plugin{{Name: OffersName}}, profile.Plugins.Filter.Enabled...)
 	for _, config := range profile.PluginConfig {

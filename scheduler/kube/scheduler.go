@@ -37,6 +37,8 @@ type Config struct {
 	SchedulerNames []string
 	// Procure tells what a pod needs; it must be the core's.
 	Procure procure.Config
+	// Preemption evicts pods of ours for more important ones. What they free is offered to every framework of the role.
+	Preemption bool
 	// Window is the least time between two events that wake pods. Zero is 50 ms.
 	Window time.Duration
 	// RefusedPause is how long a pod waits that was refused a reservation. Zero is 1 s.
@@ -94,7 +96,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		waiting: map[uint64]chan answer{},
 	}
 	for _, name := range cfg.SchedulerNames {
-		p, err := newProfile(name)
+		p, err := newProfile(name, cfg.Preemption)
 		if err != nil {
 			return nil, fmt.Errorf("profile %s: %w: %w", name, errdefs.ErrInvalid, err)
 		}
@@ -158,6 +160,11 @@ func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory
 		OffersName: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return offersPlugin{s}, nil },
 		LaunchName: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return launchPlugin{s}, nil },
 	}
+	if s.cfg.Preemption {
+		registry[PreemptionName] = func(ctx context.Context, _ kruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			return s.newPreemption(ctx, handle)
+		}
+	}
 	sched, err := scheduler.New(ctx, s.cfg.Client, s.factory, nil, recorders,
 		scheduler.WithProfiles(s.profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 	if err != nil {
@@ -167,6 +174,7 @@ func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
+		explain(pod.Pod, status)
 		if _, refused := s.refused.LoadAndDelete(pod.Pod.UID); !refused && ctx.Err() == nil && status.IsRejected() {
 			s.post(core.Waiting{Pod: pod.Pod, Why: status.Message()})
 		}

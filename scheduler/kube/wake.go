@@ -107,6 +107,11 @@ func (w *waker) release(pods map[string]*corev1.Pod) {
 	w.poke()
 }
 
+// later releases a pod after the pause.
+func (w *waker) later(pod *corev1.Pod) {
+	time.AfterFunc(w.pause, func() { w.release(map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod}) })
+}
+
 func (w *waker) take() (*poolChange, map[string]*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

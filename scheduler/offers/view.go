@@ -34,6 +34,18 @@ func (v *View) Freed(needs ...Need) *View {
 	return &more
 }
 
+// Taken returns a view with less on it: what is left beside pods with the given needs.
+func (v *View) Taken(needs ...Need) *View {
+	if v == nil || len(needs) == 0 {
+		return v
+	}
+	less := *v
+	for _, need := range needs {
+		less.Free, less.Ports = less.Free.Sub(need.Amounts), less.Ports.Without(need.Ports)
+	}
+	return &less
+}
+
 // Equal tells whether two views say the same; both may be nil.
 func (v *View) Equal(o *View) bool {
 	if v == nil || o == nil {

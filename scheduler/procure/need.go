@@ -57,7 +57,7 @@ func NeedOf(pod *corev1.Pod, cfg Config) (Need, error) {
 			need.MemLimitMB = mem
 		}
 	}
-	need.Ports = hostPorts(pod)
+	need.Ports = HostPorts(pod)
 	return need, nil
 }
 
@@ -81,9 +81,9 @@ func divideUp(amount resource.Quantity, unit int64) int64 {
 	return (value-1)/unit + 1
 }
 
-// hostPorts are the ports of the host that the pod's containers ask for. Mesos knows neither protocols nor addresses:
+// HostPorts are the ports of the host that the pod's containers ask for. Mesos knows neither protocols nor addresses:
 // a port asked for over TCP and UDP is one port.
-func hostPorts(pod *corev1.Pod) offers.PortSet {
+func HostPorts(pod *corev1.Pod) offers.PortSet {
 	var ports []uint16
 	add := func(containers []corev1.Container) {
 		for i := range containers {
