@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 
@@ -20,8 +21,12 @@ type agent struct {
 	node    string // name of its node, once it has one
 	stored  bool   // the node is stored
 	refused string // why the agent is not used
-	// gone: Mesos lost the agent while tasks of it may still run; its node is kept.
-	gone bool
+	// asked: LookUpAgent was sent.
+	asked bool
+	// gone: Mesos lost the agent, which may come back; its node is kept, and tainted once that is so.
+	gone, tainted bool
+	// changed is when the agent was met, or lost.
+	changed time.Time
 	// executor: offers or statuses show that our executor runs there. ended: it failed, and neither an offer nor a launch
 	// has told of another one yet; statuses that it sent before are no proof of life.
 	executor, ended bool
@@ -46,8 +51,11 @@ func (c *Core) onOffer(offer *mesos.Offer) {
 	}
 	a := c.agents[id]
 	if a == nil {
-		a = &agent{info: Agent{ID: id, Hostname: offer.Hostname}}
+		a = &agent{info: Agent{ID: id, Hostname: offer.Hostname}, changed: c.now}
 		c.agents[id] = a
+	}
+	if !a.asked {
+		a.asked = true
 		c.do(LookUpAgent{AgentID: id, Why: "first offer of agent " + offer.Hostname})
 	}
 	if a.refused != "" {
@@ -58,6 +66,9 @@ func (c *Core) onOffer(offer *mesos.Offer) {
 	if c.tasks.LiveOn(id) == 0 || !a.executor {
 		a.executor = slices.ContainsFunc(offer.ExecutorIDs, func(e mesos.ExecutorID) bool { return e.Value == messages.ExecutorID })
 		a.ended = a.ended && !a.executor
+	}
+	if a.executor && c.executors[id] == nil && c.survey.done {
+		c.askSurvey("agent " + id + " runs an executor that was started by an earlier scheduler")
 	}
 	c.pool.Add(offer, c.now.Add(c.cfg.OfferHold))
 	if b := c.batches[id]; b != nil && b.starved {
@@ -155,28 +166,15 @@ func (c *Core) onExecutorFailed(ev ExecutorFailed) {
 	c.note("", fmt.Sprintf("executor on %s ended with wait status %d, %d tasks live", a.info.Hostname, ev.Status, c.tasks.LiveOn(ev.AgentID)))
 }
 
-// onAgentRemoved is Mesos giving an agent up. The master tells the states of its tasks first: tasks that are unreachable
-// may come back, so they and their node are kept; others are lost.
+// onAgentRemoved is Mesos giving an agent up. Whether it may come back the survey tells; until then its tasks, its pods
+// and its node are kept.
 func (c *Core) onAgentRemoved(ev AgentRemoved) {
-	c.dropOffers(ev.AgentID, "Mesos removed agent "+ev.AgentID)
-	away := false
-	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return t.AgentID == ev.AgentID }) {
-		if tasks.KindOf(task.State) == tasks.Away {
-			away = true
-			continue
-		}
-		c.lose(task, "agent "+ev.AgentID+" was removed from Mesos")
+	c.lostAgent(ev.AgentID, "Mesos lost agent "+ev.AgentID)
+	if a := c.agents[ev.AgentID]; a == nil || a.refused == "" {
+		c.askSurvey("Mesos lost agent " + ev.AgentID)
+		return
 	}
-	a := c.agents[ev.AgentID]
-	switch {
-	case a == nil:
-		c.note("", "agent "+ev.AgentID+" was removed; it made no offer yet")
-	case away:
-		a.gone, a.executor = true, false
-		c.note("", "agent "+ev.AgentID+" is unreachable and may come back; its node stays")
-	default:
-		c.removeAgent(ev.AgentID, "Mesos removed agent "+ev.AgentID)
-	}
+	c.removeAgent(ev.AgentID, "Mesos lost agent "+ev.AgentID)
 }
 
 // dropOffers forgets the offers of an agent that Mesos takes back, and fails what waits on them.
@@ -187,7 +185,7 @@ func (c *Core) dropOffers(agentID, why string) {
 			c.resolve(uid, fmt.Errorf("%s: %w", why, errdefs.ErrUnavailable), why)
 		}
 	}
-	if a := c.agents[agentID]; a != nil && a.stored {
+	if a := c.agents[agentID]; a != nil && a.stored && a.found {
 		c.pool.Show(agentID, a.node, a.info.Limits)
 	}
 	c.dirty[agentID] = true
@@ -201,6 +199,7 @@ func (c *Core) removeAgent(agentID, why string) {
 	}
 	c.pool.Drop(agentID)
 	delete(c.agents, agentID)
+	delete(c.executors, agentID)
 	if a.node == "" {
 		return
 	}
@@ -242,18 +241,8 @@ func (c *Core) keepNodes() {
 		if !a.stored {
 			continue
 		}
-		if a.gone {
-			runs = true // Nobody can tell; the node must not look alive by our doing.
-		}
-		next, tell := a.keeper.Next(runs)
-		a.keeper = next
-		if tell {
-			why := "an executor is started there, its kubelet takes over"
-			if next == nodes.Scheduler {
-				why = "no executor runs there"
-			}
-			c.do(KeepAlive{Node: a.node, On: next == nodes.Scheduler, Why: why})
-		}
+		c.keep(a, runs)
+		c.taint(a)
 	}
 }
 

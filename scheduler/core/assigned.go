@@ -129,7 +129,7 @@ func (c *Core) place(agentID string, pod *corev1.Pod) (why string) {
 	if err != nil {
 		return err.Error()
 	}
-	view := c.pool.View(agentID)
+	view := c.view(agentID)
 	if why := procure.Fits(view, need); why != "" {
 		return why
 	}

@@ -33,6 +33,9 @@ type Config struct {
 	OfferWait time.Duration
 	// KillRetry is the time between two KILL calls for one task (10 s).
 	KillRetry time.Duration
+	// RemovalWait is how long after a subscription an agent that the master does not know is taken for removed, and the time
+	// between two surveys (10 min, as Mesos' agent_reregister_timeout).
+	RemovalWait time.Duration
 	// LaunchTimeout is how long a launched pod may take to be seen bound (6 min).
 	LaunchTimeout time.Duration
 }
@@ -68,6 +71,7 @@ func (c Config) withDefaults() Config {
 	c.OfferHold = cmp.Or(c.OfferHold, 30*time.Second)
 	c.OfferWait = cmp.Or(c.OfferWait, 15*time.Second)
 	c.KillRetry = cmp.Or(c.KillRetry, 10*time.Second)
+	c.RemovalWait = cmp.Or(c.RemovalWait, 10*time.Minute)
 	c.LaunchTimeout = cmp.Or(c.LaunchTimeout, 6*time.Minute)
 	return c
 }

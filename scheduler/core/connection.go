@@ -22,6 +22,7 @@ func (c *Core) onSubscribed(ev Subscribed) {
 		c.onDisconnected() // The offers of the earlier stream are gone all the same.
 	}
 	c.connected = true
+	c.survey.since = c.now
 	if ev.FrameworkID != c.frameworkID {
 		c.frameworkID, c.idStored = ev.FrameworkID, false
 	}
@@ -31,6 +32,7 @@ func (c *Core) onSubscribed(ev Subscribed) {
 	// A new subscription starts without filters and without offers.
 	c.revive.long, c.revive.used = false, false
 	c.reconcile("subscribed")
+	c.askSurvey("subscribed")
 	c.touchAll()
 }
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,10 +29,13 @@ type Core struct {
 
 	// What is known.
 	agents map[string]*agent
-	nodes  map[string]string // node to agent id
-	pool   *offers.Pool
-	tasks  *tasks.Table
-	pods   map[types.UID]*corev1.Pod
+	// executors are what the executors of agents were started with: agent id to ExecutorInfo.
+	executors map[string]*mesos.ExecutorInfo
+	survey    survey
+	nodes     map[string]string // node to agent id
+	pool      *offers.Pool
+	tasks     *tasks.Table
+	pods      map[types.UID]*corev1.Pod
 
 	// What is under way.
 	launches map[types.UID]*launch
@@ -60,7 +64,7 @@ func New(cfg Config) *Core {
 	return &Core{
 		cfg: cfg, procure: procurement,
 		awaiting: map[string]bool{},
-		agents:   map[string]*agent{}, nodes: map[string]string{},
+		agents:   map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{},
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
@@ -101,6 +105,8 @@ func (c *Core) take(ev Event) {
 		c.onExecutorFailed(ev)
 	case AgentRemoved:
 		c.onAgentRemoved(ev)
+	case Surveyed:
+		c.onSurveyed(ev)
 	case AgentFound:
 		c.onAgentFound(ev)
 	case PodsSynced:
@@ -132,7 +138,7 @@ func (c *Core) do(effect Effect) { c.out = append(c.out, effect) }
 func (c *Core) note(taskID, why string) { c.do(Note{TaskID: taskID, Why: why}) }
 
 // open tells that pods are placed.
-func (c *Core) open() bool { return c.connected && c.idStored && c.podsSynced && c.reconciled }
+func (c *Core) open() bool { return c.connected && c.idStored && c.gateOpen() }
 
 // passTime does what is due.
 func (c *Core) passTime() {
@@ -145,6 +151,7 @@ func (c *Core) passTime() {
 	c.dueOffers()
 	c.dueRetries()
 	c.tellHeld()
+	c.dueSurvey()
 }
 
 // NextDeadline is when Step wants a Tick at the latest; false when nothing waits for time.
@@ -166,6 +173,7 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 			at(task.NextKill)
 		}
 		at(c.revive.at)
+		at(c.survey.at)
 	}
 	for _, task := range c.verdicts {
 		at(task.Verdict.At)
@@ -215,7 +223,7 @@ func (c *Core) publish() {
 func (c *Core) show(changed map[string]*offers.View, node, agentID string) {
 	var view *offers.View
 	if c.open() {
-		view = c.pool.View(agentID)
+		view = c.view(agentID)
 	}
 	if view.Equal(c.published[node]) {
 		return

@@ -50,6 +50,8 @@ type (
 		Tasks map[string]string
 		Why   string
 	}
+	// Survey asks the master for all agents and executors, and the API server for all nodes of ours. Answer: Surveyed.
+	Survey struct{ Why string }
 	// LookUpAgent asks the master's operator API about an agent. Answer: AgentFound.
 	LookUpAgent struct{ AgentID, Why string }
 )
@@ -66,6 +68,12 @@ type (
 	}
 	// DeleteNode removes the node of an agent that Mesos removed.
 	DeleteNode struct{ Node, Why string }
+	// TaintNode puts our taint for an unreachable agent (NoSchedule) on a node, or takes it off.
+	TaintNode struct {
+		Node string
+		On   bool
+		Why  string
+	}
 	// KeepAlive says who renews the Lease and Ready condition of a node: the scheduler (On), or the kubelet of a running
 	// executor (Off). Beats of the scheduler carry the reason ExecutorNotRunning.
 	KeepAlive struct {
@@ -126,6 +134,8 @@ func (LookUpAgent) effect()      {}
 func (StoreFrameworkID) effect() {}
 func (StoreNode) effect()        {}
 func (DeleteNode) effect()       {}
+func (TaintNode) effect()        {}
+func (Survey) effect()           {}
 func (KeepAlive) effect()        {}
 func (PodEvent) effect()         {}
 func (FailPod) effect()          {}

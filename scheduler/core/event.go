@@ -31,6 +31,19 @@ type (
 	}
 	// AgentRemoved is a FAILURE event that names an agent only: Mesos removed it.
 	AgentRemoved struct{ AgentID string }
+	// Surveyed answers the effect Survey. What happened since it was asked for may not show.
+	Surveyed struct {
+		// Registered are the agents that the master is connected to: id to host name.
+		Registered map[string]string
+		// Recovered have yet to register with this master, Unreachable may still come back. Ids.
+		Recovered, Unreachable []string
+		// Complete: the master has told of all three. Otherwise nothing is known of agents that are not registered.
+		Complete bool
+		// Executors of this framework: agent id to what they were started with.
+		Executors map[string]*mesos.ExecutorInfo
+		// Nodes that belong to agents.
+		Nodes []NodeSeen
+	}
 	// AgentFound answers the effect LookUpAgent with what the master's operator API says.
 	AgentFound struct{ Agent Agent }
 )
@@ -45,6 +58,13 @@ type Agent struct {
 	Domain     *mesos.DomainInfo
 	// Limits: the agent has the capability TASK_RESOURCE_LIMITS (Mesos 1.10 and later).
 	Limits bool
+}
+
+// NodeSeen is a node that carries the annotation of an agent.
+type NodeSeen struct {
+	Name, AgentID string
+	// Unreachable: it has our taint for unreachable agents.
+	Unreachable bool
 }
 
 // What the API server says.
@@ -105,6 +125,7 @@ func (StatusUpdate) event()      {}
 func (ExecutorFailed) event()    {}
 func (AgentRemoved) event()      {}
 func (AgentFound) event()        {}
+func (Surveyed) event()          {}
 func (PodsSynced) event()        {}
 func (PodChanged) event()        {}
 func (PodGone) event()           {}

@@ -27,7 +27,9 @@ func (c *Core) onCallFailed(ev CallFailed) {
 		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))
 	case StoreFrameworkID, LookUpAgent, StoreNode:
 		c.retry(effect, ev.Err)
-	case DeleteNode, FailPod, DeletePod:
+	case Survey:
+		c.retry(effect, ev.Err)
+	case DeleteNode, TaintNode, FailPod, DeletePod:
 		if errors.Is(ev.Err, errdefs.ErrNotFound) {
 			c.note("", "nothing is left to do: "+ev.Err.Error())
 			return
@@ -104,6 +106,11 @@ func (c *Core) sensible(effect Effect) bool {
 	case StoreNode:
 		id, known := c.nodes[effect.Node.Name]
 		return known && effect.Node.Annotations[messages.AnnotationAgentID] == id && !c.agents[id].stored
+	case Survey:
+		return !c.survey.asked.IsZero()
+	case TaintNode:
+		a := c.agents[c.nodes[effect.Node]]
+		return a != nil && a.stored && a.tainted == effect.On
 	case DeleteNode:
 		_, known := c.nodes[effect.Node]
 		return !known

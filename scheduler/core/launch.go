@@ -63,7 +63,7 @@ func (c *Core) onReserve(ev Reserve) {
 	}
 	c.release(uid)
 	id := c.nodes[ev.Node]
-	view := c.pool.View(id)
+	view := c.view(id)
 	if why := procure.Fits(view, need); why != "" {
 		refuse(why)
 		return
@@ -170,6 +170,7 @@ func (c *Core) dueBatches() {
 func (c *Core) flush(agentID string, b *batch) {
 	a := c.agents[agentID]
 	held := c.pool.Holds(agentID)
+	executor := c.executorInfo(agentID)
 	var infos []mesos.TaskInfo
 	var sent []types.UID
 	for _, uid := range c.pool.Fitting(agentID, b.uids) {
@@ -177,7 +178,7 @@ func (c *Core) flush(agentID string, b *batch) {
 		_, need, _ := c.pool.Claimed(uid)
 		info, err := procure.Task(c.procure, procure.Launch{
 			FrameworkID: c.frameworkID, AgentID: agentID, Node: l.node, OfferIDs: held,
-			Attempt: c.tasks.NextAttempt(uid), Pod: l.pod, Need: need, Limits: a.info.Limits,
+			Attempt: c.tasks.NextAttempt(uid), Pod: l.pod, Need: need, Limits: a.info.Limits, Executor: executor,
 		})
 		if err != nil {
 			c.resolve(uid, err, "the pod cannot be put into a launch")

@@ -55,6 +55,13 @@ func (w *world) step(ev core.Event) {
 		w.binds[ev.Request] = true
 	case core.Rescinded:
 		delete(w.held, ev.OfferID)
+	case core.Surveyed:
+		for id, agent := range w.running {
+			if _, registered := ev.Registered[w.launched[id]]; !registered && agent != nil {
+				w.over(id)
+			}
+		}
+		w.surveyed = true
 	case core.StatusUpdate:
 		w.heard(ev.Status)
 	case core.CallFailed:
@@ -116,7 +123,7 @@ func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {
 		}
 	case core.PoolChanged:
 		for node, view := range e.Views {
-			if view != nil && (view.Node != node || !w.idStored || !w.synced) {
+			if view != nil && (view.Node != node || !w.idStored || !w.synced || !w.surveyed) {
 				w.t.Errorf("view of %s is published as %+v", node, view)
 			}
 		}
@@ -125,7 +132,7 @@ func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {
 			life.killed = true
 		}
 		w.effects = append(w.effects, e)
-	case core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive:
+	case core.Survey, core.TaintNode, core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive:
 		w.effects = append(w.effects, e)
 	}
 }
@@ -150,8 +157,8 @@ func (w *world) answer(open map[uint64]bool, request uint64) {
 
 // accept checks that what is placed was offered.
 func (w *world) accept(e core.Accept) {
-	if !w.idStored || !w.synced {
-		w.t.Errorf("ACCEPT before the framework id is stored and the pods are known")
+	if !w.idStored || !w.synced || !w.surveyed {
+		w.t.Errorf("ACCEPT before the framework id is stored, the pods are known and the executors surveyed")
 	}
 	var cpus, mem float64
 	ports := map[uint64]int{}

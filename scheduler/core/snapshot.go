@@ -45,7 +45,7 @@ func (c *Core) Snapshot() View {
 	for _, id := range sorted(c.agents) {
 		a := c.agents[id]
 		v.Agents = append(v.Agents, AgentView{
-			ID: id, Hostname: a.info.Hostname, Visible: a.stored && !a.gone, Refused: a.refused,
+			ID: id, Hostname: a.info.Hostname, Visible: a.stored && a.found && !a.gone, Refused: a.refused,
 			Offers: len(c.pool.Holds(id)), Tasks: c.tasks.LiveOn(id), Executor: c.executorRuns(id),
 		})
 	}

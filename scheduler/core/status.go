@@ -62,6 +62,11 @@ func (c *Core) apply(status *mesos.TaskStatus) {
 			c.end(task, before, status)
 		case tasks.KindOf(state) == tasks.Away:
 			c.note(id, tasks.Name(state)+": the pod is kept, it may still run")
+			if state == mesos.TASK_UNREACHABLE {
+				c.lostAgent(task.AgentID, "Mesos does not reach agent "+task.AgentID)
+			}
+		case c.agents[task.AgentID] != nil && tasks.KindOf(before) == tasks.Away:
+			c.agents[task.AgentID].gone = false
 		}
 	}
 }
@@ -148,7 +153,7 @@ func (c *Core) end(task *tasks.Task, before mesos.TaskState, status *mesos.TaskS
 		c.assign(pod)
 	}
 	if a := c.agents[task.AgentID]; a != nil && a.gone && c.tasks.LiveOn(task.AgentID) == 0 {
-		c.removeAgent(task.AgentID, "the last task of agent "+task.AgentID+", which Mesos lost, has ended")
+		c.askSurvey("the last task of agent " + task.AgentID + ", which Mesos lost, has ended")
 	}
 }
 

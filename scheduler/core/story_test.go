@@ -18,6 +18,7 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // TestScenarios runs the stories in testdata. Rewrite the outputs with -rewrite and read the diff as a change of
@@ -57,7 +58,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "snapshot":
 		return fmt.Sprintf("%+v\n", s.core.Snapshot())
 	case "start":
-		return s.step(core.Subscribed{FrameworkID: "fw"}) + s.step(core.FrameworkIDStored{FrameworkID: "fw"}) + s.step(core.PodsSynced{})
+		return s.step(core.Subscribed{FrameworkID: "fw"}) + s.step(core.FrameworkIDStored{FrameworkID: "fw"}) + s.step(core.PodsSynced{}) + s.step(core.Surveyed{Complete: true})
 	case "agent":
 		host := word(d, "host", strings.ToLower(word(d, "id", "A1")))
 		return s.step(s.offer(t, d)) + s.step(s.found(t, d)) + s.step(core.NodeStored{Node: host})
@@ -98,6 +99,8 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return core.NodeStored{Node: word(d, "node", "a1")}
 	case "agent-removed":
 		return core.AgentRemoved{AgentID: word(d, "id", "A1")}
+	case "surveyed":
+		return s.surveyed(d)
 	case "executor-failed":
 		return core.ExecutorFailed{AgentID: word(d, "agent", "A1"), ExecutorID: messages.ExecutorID, Status: 9}
 	case "status":
@@ -253,6 +256,27 @@ func (s *story) found(t *testing.T, d *datadriven.TestData) core.AgentFound {
 		ID: id, Hostname: word(d, "host", strings.ToLower(id)), Limits: true,
 		Total: messages.Resources{CPUs: number(t, d, "total-cpus", 4), MemMB: number(t, d, "total-mem", 4096)},
 	}}
+}
+
+// surveyed: registered=(A1) recovered=() unreachable=() executors=(A1) nodes=(a1,a2) tainted=(a1) incomplete. Node a1 is of
+// agent A1.
+func (s *story) surveyed(d *datadriven.TestData) core.Surveyed {
+	list := func(key string) []string {
+		return strings.FieldsFunc(word(d, key, ""), func(r rune) bool { return r == ',' })
+	}
+	ev := core.Surveyed{Complete: !d.HasArg("incomplete"), Recovered: list("recovered"), Unreachable: list("unreachable"),
+		Registered: map[string]string{}, Executors: map[string]*mesos.ExecutorInfo{}}
+	for _, id := range list("registered") {
+		ev.Registered[id] = strings.ToLower(id)
+	}
+	for _, id := range list("executors") {
+		cfg := core.Config{ExecutorResources: messages.Resources{CPUs: 0.7, MemMB: 300}}
+		ev.Executors[id] = procure.Executor(cfg.Procure(), "fw")
+	}
+	for _, name := range list("nodes") {
+		ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: name, AgentID: strings.ToUpper(name), Unreachable: slices.Contains(list("tainted"), name)})
+	}
+	return ev
 }
 
 func (s *story) status(t *testing.T, d *datadriven.TestData) core.StatusUpdate {

@@ -18,6 +18,9 @@ func tell(effect core.Effect) string {
 		for _, task := range e.Tasks {
 			what += fmt.Sprintf(" %s(%g,%g)", task.TaskID.Value, task.Resources[0].Scalar.Value, task.Resources[1].Scalar.Value)
 		}
+		if share := e.Tasks[0].Executor.Resources; share[0].Scalar.Value != 0.5 || share[1].Scalar.Value != 256 {
+			what += fmt.Sprintf(" executor=(%g,%g)", share[0].Scalar.Value, share[1].Scalar.Value)
+		}
 	case core.Decline:
 		what, why = fmt.Sprintf("decline %v refuse=%g", e.OfferIDs, e.RefuseSeconds), e.Why
 	case core.Revive:
@@ -31,6 +34,10 @@ func tell(effect core.Effect) string {
 		}
 	case core.Reconcile:
 		what, why = fmt.Sprintf("reconcile %v", e.Tasks), e.Why
+	case core.Survey:
+		what, why = "survey", e.Why
+	case core.TaintNode:
+		what, why = fmt.Sprintf("taint-node %s on=%t", e.Node, e.On), e.Why
 	case core.LookUpAgent:
 		what, why = "look-up-agent "+e.AgentID, e.Why
 	case core.StoreFrameworkID:

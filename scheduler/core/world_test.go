@@ -26,6 +26,7 @@ type world struct {
 	now      time.Time
 	idStored bool
 	synced   bool
+	surveyed bool
 	held     map[string]mesos.Offer // offers that have not ended
 	offers   int
 	requests uint64
@@ -56,6 +57,8 @@ func (w *world) react(effect core.Effect) {
 	switch e := effect.(type) {
 	case core.StoreFrameworkID:
 		w.answers = append(w.answers, core.FrameworkIDStored{FrameworkID: e.FrameworkID})
+	case core.Survey:
+		w.answers = append(w.answers, w.survey())
 	case core.LookUpAgent:
 		w.answers = append(w.answers, w.found(e.AgentID))
 	case core.StoreNode:
@@ -83,13 +86,34 @@ func (w *world) react(effect core.Effect) {
 	}
 }
 
+// survey knows each agent as registered, or lost, or not at all.
+func (w *world) survey() core.Surveyed {
+	ev := core.Surveyed{Complete: w.rand.IntN(3) > 0, Registered: map[string]string{}}
+	for i := range 3 {
+		id, node := fmt.Sprint("A", i), fmt.Sprint("a", i)
+		switch w.rand.IntN(8) {
+		case 0:
+		case 1:
+			ev.Unreachable = append(ev.Unreachable, id)
+		case 2:
+			ev.Recovered = append(ev.Recovered, id)
+		default:
+			ev.Registered[id] = node
+		}
+		if w.rand.IntN(2) == 0 {
+			ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: node, AgentID: id, Unreachable: w.rand.IntN(2) == 0})
+		}
+	}
+	return ev
+}
+
 func (w *world) found(id string) core.AgentFound {
 	return core.AgentFound{Agent: core.Agent{ID: id, Hostname: "a" + id[1:], Total: messages.Resources{CPUs: 4, MemMB: 4096}, Limits: w.rand.IntN(2) == 0}}
 }
 
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	return &world{
-		t: t, rand: r, core: core.New(core.Config{}), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		t: t, rand: r, core: core.New(core.Config{RemovalWait: 20 * time.Second}), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		held: map[string]mesos.Offer{}, binds: map[uint64]bool{}, reserves: map[uint64]bool{}, launched: map[string]string{}, running: map[string]*life{},
 		asked: map[uint64]core.Reserve{}, pods: map[types.UID]*corev1.Pod{}, lives: map[string]int{},
 	}

@@ -35,6 +35,8 @@ type Launch struct {
 	Need Need
 	// Limits: the agent knows task limits.
 	Limits bool
+	// Executor is what the executor that runs on the agent was started with; nil: what the configuration says.
+	Executor *mesos.ExecutorInfo
 }
 
 // Task is the TaskInfo of a launch. The pod is not written to. The error is errdefs.ErrInvalid and names what does not
@@ -61,10 +63,13 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 	task := mesos.TaskInfo{
 		Name: name, TaskID: mesos.TaskID{Value: id}, AgentID: mesos.AgentID{Value: l.AgentID},
 		Resources: resources(l.Need),
-		Executor:  Executor(cfg, l.FrameworkID),
+		Executor:  l.Executor,
 		Labels:    labels(&pod),
 		Discovery: &mesos.DiscoveryInfo{Visibility: mesos.CLUSTER, Name: &name},
 		Data:      data,
+	}
+	if task.Executor == nil {
+		task.Executor = Executor(cfg, l.FrameworkID)
 	}
 	if l.Limits {
 		task.Limits = limits(&pod, l.Need)
