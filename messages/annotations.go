@@ -26,6 +26,9 @@ const (
 // k8s.mesosphere.io/attribute-rack (EX-105).
 const LabelAttributePrefix = AnnotationPrefix + "/attribute-"
 
+// TaintAgentUnreachable is the key of the taint (NoSchedule) on nodes whose agent Mesos does not reach.
+const TaintAgentUnreachable = AnnotationPrefix + "/agent-unreachable"
+
 // IsOurs tells whether an annotation key is one that only mesopod writes.
 func IsOurs(key string) bool { return strings.HasPrefix(key, AnnotationPrefix+"/") }
 

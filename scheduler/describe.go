@@ -42,6 +42,10 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("record event pod=%s type=%s reason=%s why=%q", podKey(e.Pod), e.Type, e.Reason, e.Note)
 	case core.FailPod:
 		return fmt.Sprintf("fail pod=%s reason=%s why=%q", podKey(e.Pod), e.Reason, e.Why)
+	case core.TaintNode:
+		return fmt.Sprintf("taint node=%s on=%t why=%q", e.Node, e.On, e.Why)
+	case core.Survey:
+		return fmt.Sprintf("survey why=%q", e.Why)
 	case core.DeletePod:
 		return fmt.Sprintf("delete pod=%s why=%q", podKey(e.Pod), e.Why)
 	case core.ReserveDone:
@@ -82,6 +86,9 @@ func describeEvent(event core.Event) string {
 		return fmt.Sprintf("event=%s agent=%s", kind, e.AgentID)
 	case core.AgentFound:
 		return fmt.Sprintf("event=%s agent=%s host=%s total=%s limits=%t", kind, e.Agent.ID, e.Agent.Hostname, e.Agent.Total, e.Agent.Limits)
+	case core.Surveyed:
+		return fmt.Sprintf("event=%s registered=%d recovered=%d unreachable=%d executors=%d nodes=%d complete=%t", kind,
+			len(e.Registered), len(e.Recovered), len(e.Unreachable), len(e.Executors), len(e.Nodes), e.Complete)
 	case core.PodsSynced:
 		return fmt.Sprintf("event=%s pods=%d", kind, len(e.Pods))
 	case core.PodChanged:

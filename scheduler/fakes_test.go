@@ -87,7 +87,7 @@ func (m *fakeMaster) send(event *mesosscheduler.Event) {
 	m.stream.(http.Flusher).Flush()
 }
 
-func (m *fakeMaster) serveOperator(w http.ResponseWriter, _ *http.Request) {
+func (m *fakeMaster) serveOperator(w http.ResponseWriter, r *http.Request) {
 	answer := master.Response{Type: master.Response_GET_AGENTS, GetAgents: &master.Response_GetAgents{
 		Agents: []master.Response_GetAgents_Agent{{
 			AgentInfo: mesos.AgentInfo{ID: &mesos.AgentID{Value: "A1"}, Hostname: "a1.test", Attributes: []mesos.Attribute{{
@@ -96,6 +96,10 @@ func (m *fakeMaster) serveOperator(w http.ResponseWriter, _ *http.Request) {
 			Capabilities: []mesos.AgentInfo_Capability{{Type: mesos.AgentInfo_Capability_TASK_RESOURCE_LIMITS}},
 		}},
 	}}
+	var call master.Call
+	if body, err := io.ReadAll(r.Body); err == nil && call.Unmarshal(body) == nil && call.Type == master.Call_GET_EXECUTORS {
+		answer = master.Response{Type: master.Response_GET_EXECUTORS, GetExecutors: &master.Response_GetExecutors{}}
+	}
 	data, err := answer.Marshal()
 	if err != nil {
 		panic(err)

@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/core"
 )
 
 // reasonExecutorNotRunning stands in the conditions that the scheduler writes while no kubelet runs on a node.
@@ -97,6 +100,32 @@ func sameSize(have, want corev1.ResourceList) bool {
 		}
 	}
 	return true
+}
+
+// unreachableTaint stands on nodes whose agent Mesos does not reach. It keeps new pods away; eviction by time is left to the
+// node lifecycle controller and its own keys.
+var unreachableTaint = corev1.Taint{Key: messages.TaintAgentUnreachable, Effect: corev1.TaintEffectNoSchedule}
+
+// taintNode puts the taint on, or takes it off, and leaves all others alone.
+func (w *writer) taintNode(ctx context.Context, e core.TaintNode) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := w.client.CoreV1().Nodes().Get(ctx, e.Node, metav1.GetOptions{})
+		if err != nil {
+			return withKind(err, "get node "+e.Node)
+		}
+		if hasTaint(node, unreachableTaint.Key) == e.On {
+			return nil
+		}
+		if e.On {
+			taint, now := unreachableTaint, metav1.Now()
+			taint.TimeAdded = &now
+			node.Spec.Taints = append(node.Spec.Taints, taint)
+		} else {
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unreachableTaint.Key })
+		}
+		_, err = w.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+		return withKind(err, "taint node "+e.Node)
+	})
 }
 
 // deleteNode removes the node and its lease. That they are gone already is as good.

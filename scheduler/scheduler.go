@@ -34,6 +34,7 @@ type Scheduler struct {
 	conn     *mesosconn.Conn
 	caller   *caller
 	writer   *writer
+	surveyor *surveyor
 	keeper   *keeper
 	pods     *podFeed
 	synced   func() bool // the pod feed has seen the first list
@@ -72,6 +73,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		find: s.conn.LookUpAgents,
 	}
 	s.writer = newWriter(client, s.loop.post)
+	s.surveyor = &surveyor{client: client, asked: newQueue[core.Survey](), post: s.loop.post, mesos: s.conn.Survey}
 	s.keeper = newKeeper(client, s.kube.Node)
 	s.pods = newPodFeed(cfg.SchedulerNames, s.loop.post)
 	registration, err := s.kube.Pods().AddEventHandler(s.pods.handler())
@@ -134,6 +136,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	g.run("mesos calls", s.caller.runCalls)
 	g.run("agent look-ups", s.caller.runLookUps)
+	g.run("surveys", s.surveyor.run)
 	g.run("node keep-alive", s.keeper.run)
 	g.run("kube-scheduler", s.kube.Run)
 	g.run("pod feed", func(ctx context.Context) error { return s.pods.run(ctx, s.synced) })
@@ -173,6 +176,10 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 		s.writer.push(e.Node, effect)
 	case core.FailPod:
 		s.writer.push(string(e.Pod.UID), effect)
+	case core.TaintNode:
+		s.writer.push(e.Node, effect)
+	case core.Survey:
+		s.surveyor.asked.push(e)
 	case core.DeletePod:
 		s.writer.push(string(e.Pod.UID), effect)
 	case core.KeepAlive:

@@ -3,6 +3,11 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +190,56 @@ func TestServerVersion(t *testing.T) {
 	}
 	if err := s.Run(t.Context()); !errors.Is(err, errdefs.ErrRefused) {
 		t.Fatalf("got %v, want a refusal", err)
+	}
+}
+
+// API servers of other versions are refused over HTTP too, before anything is written: by stand-ins that know nothing but
+// their version.
+func TestServerSkew(t *testing.T) {
+	for minor, good := range map[string]bool{"36": false, "37": true, "39": false} {
+		t.Run(minor, func(t *testing.T) {
+			others := make(chan string, 100)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/version" {
+					select {
+					case others <- r.Method + " " + r.URL.Path:
+					default: // enough of them
+					}
+					http.NotFound(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"major":"1","minor":"%s","gitVersion":"v1.%s.2"}`, minor, minor)
+			}))
+			defer server.Close()
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+			text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],
+"users":[{"name":"c","user":{}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}`, server.URL)
+			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			client, err := newClient(kubeconfig)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if good {
+				if err := checkServer(client); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			s, err := New(testConfig(newFakeMaster(t).host()), Deps{Client: client})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Run(t.Context())
+			if want := "the API server is Kubernetes 1." + minor + " (v1." + minor + ".2); this mesopod needs 1.37 or 1.38"; !errors.Is(err, errdefs.ErrRefused) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			if len(others) > 0 {
+				t.Errorf("it was also asked for %s", <-others)
+			}
+		})
 	}
 }
 

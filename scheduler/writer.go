@@ -77,6 +77,8 @@ func (w *writer) write(ctx context.Context, effect core.Effect) (core.Event, err
 		return core.NodeStored{Node: e.Node.Name}, w.storeNode(ctx, e.Node)
 	case core.DeleteNode:
 		return nil, w.deleteNode(ctx, e.Node)
+	case core.TaintNode:
+		return nil, w.taintNode(ctx, e)
 	case core.FailPod:
 		return nil, w.failPod(ctx, e)
 	case core.DeletePod:

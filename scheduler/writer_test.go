@@ -140,6 +140,63 @@ func TestDeletePod(t *testing.T) {
 	}
 }
 
+// Our taint comes and goes without touching those of others.
+func TestTaintNode(t *testing.T) {
+	client := newAPIServer("37")
+	node := sized("a1", "1", nil)
+	node.Spec.Taints = []corev1.Taint{{Key: "of-a-person", Effect: corev1.TaintEffectNoExecute}}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(client, nil)
+	for _, on := range []bool{true, true, false, false} {
+		if _, err := w.write(t.Context(), core.TaintNode{Node: "a1", On: on}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := client.CoreV1().Nodes().Get(t.Context(), "a1", metav1.GetOptions{})
+		if err != nil || hasTaint(got, messages.TaintAgentUnreachable) != on || !hasTaint(got, "of-a-person") {
+			t.Errorf("on %t: got %v, %v", on, got.Spec.Taints, err)
+		}
+	}
+	if _, err := w.write(t.Context(), core.TaintNode{Node: "gone", On: true}); !errors.Is(err, errdefs.ErrNotFound) {
+		t.Errorf("a node that is gone: got %v", err)
+	}
+}
+
+// A survey adds the nodes of agents to what the master says; a master that cannot be asked makes it fail.
+func TestSurvey(t *testing.T) {
+	client := newAPIServer("37")
+	ours, foreign := sized("a1", "1", nil), sized("b1", "1", nil)
+	ours.Annotations = map[string]string{messages.AnnotationAgentID: "A1"}
+	ours.Spec.Taints = []corev1.Taint{unreachableTaint}
+	for _, node := range []*corev1.Node{ours, foreign} {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var fault error
+	posted := make(chan core.Event, 1)
+	s := &surveyor{client: client, asked: newQueue[core.Survey](), post: func(e core.Event) { posted <- e },
+		mesos: func(context.Context) (core.Surveyed, error) { return core.Surveyed{Complete: true}, fault }}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.run(ctx) }()
+	s.asked.push(core.Survey{})
+	want := core.Surveyed{Complete: true, Nodes: []core.NodeSeen{{Name: "a1", AgentID: "A1", Unreachable: true}}}
+	if diff := cmp.Diff(core.Event(want), <-posted); diff != "" {
+		t.Error(diff)
+	}
+	fault = errdefs.ErrUnavailable
+	s.asked.push(core.Survey{})
+	if failed, is := (<-posted).(core.CallFailed); !is || failed.Effect != (core.Survey{}) || !errors.Is(failed.Err, fault) {
+		t.Errorf("got %v", failed)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // A node kept by us is Ready with our reason and without pressure; off, it is left alone.
 func TestKeeper(t *testing.T) {
 	client := newAPIServer("37")

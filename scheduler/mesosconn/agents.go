@@ -29,10 +29,11 @@ func (c *Conn) LookUpAgents(ctx context.Context, ids []string) (map[string]core.
 	if sub == nil {
 		return nil, fmt.Errorf("GET_AGENTS: not subscribed: %w", errdefs.ErrUnavailable)
 	}
-	agents, err := c.getAgents(ctx, sub)
+	answer, err := c.operator(ctx, sub, master.Call_GET_AGENTS)
 	if err != nil {
 		return nil, fmt.Errorf("GET_AGENTS at %s: %w", sub.master.Host, err)
 	}
+	agents := answer.GetGetAgents().GetAgents()
 	wanted := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		wanted[id] = true
@@ -99,8 +100,9 @@ func (c *Conn) canLimit(ctx context.Context, scheme, pid string) bool {
 	return all || slices.Contains(isolators, "cgroups/cpu") && slices.Contains(isolators, "cgroups/mem")
 }
 
-func (c *Conn) getAgents(ctx context.Context, sub *subscription) ([]master.Response_GetAgents_Agent, error) {
-	body, err := (&master.Call{Type: master.Call_GET_AGENTS}).Marshal()
+// operator asks the master's operator API a question without arguments.
+func (c *Conn) operator(ctx context.Context, sub *subscription, question master.Call_Type) (*master.Response, error) {
+	body, err := (&master.Call{Type: question}).Marshal()
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w: %w", errdefs.ErrInvalid, err)
 	}
@@ -130,10 +132,10 @@ func (c *Conn) getAgents(ctx context.Context, sub *subscription) ([]master.Respo
 	if err := answer.Unmarshal(data); err != nil {
 		return nil, fmt.Errorf("answer of %d bytes: %w: %w", len(data), errdefs.ErrInvalid, err)
 	}
-	if answer.GetAgents == nil {
-		return nil, fmt.Errorf("answer without agents: %w", errdefs.ErrInvalid)
+	if answer.Type.String() != question.String() {
+		return nil, fmt.Errorf("answer of type %s: %w", answer.Type, errdefs.ErrInvalid)
 	}
-	return answer.GetAgents.Agents, nil
+	return &answer, nil
 }
 
 func agentOf(a *master.Response_GetAgents_Agent) core.Agent {

@@ -374,3 +374,41 @@ func TestLookUpAgents(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The survey tells agents that are registered, have yet to register, or are unreachable from those that are gone, and what
+// our executors were started with. A registry that may not be read leaves the middle ones out, and says so.
+func TestSurvey(t *testing.T) {
+	m := newFakeMaster(t)
+	info := func(id string) mesos.AgentInfo {
+		return mesos.AgentInfo{Hostname: strings.ToLower(id), ID: &mesos.AgentID{Value: id}}
+	}
+	executor := func(agent, id, framework string) master.Response_GetExecutors_Executor {
+		return master.Response_GetExecutors_Executor{AgentID: mesos.AgentID{Value: agent}, ExecutorInfo: mesos.ExecutorInfo{
+			ExecutorID: mesos.ExecutorID{Value: id}, FrameworkID: &mesos.FrameworkID{Value: framework}}}
+	}
+	m.agents = []master.Response_GetAgents_Agent{{AgentInfo: info("A1")}, {AgentInfo: info("A2")}}
+	m.recovered = []mesos.AgentInfo{info("A3")}
+	m.executors = []master.Response_GetExecutors_Executor{
+		executor("A1", messages.ExecutorID, "F1"), executor("A1", "other", "F1"), executor("A2", messages.ExecutorID, "F2")}
+	h := start(t, m.host(), "")
+	next(t, m.streams)
+	next(t, h.events)
+	want := core.Surveyed{
+		Registered: map[string]string{"A1": "a1", "A2": "a2"}, Recovered: []string{"A3"},
+		Executors: map[string]*mesos.ExecutorInfo{"A1": &m.executors[0].ExecutorInfo},
+	}
+	for _, registry := range []string{"",
+		`{"slaves":{"slaves":[{"info":{"id":{"value":"A1"}}},{"info":{"id":{"value":"A4"}}}]},"unreachable":{"slaves":[{"id":{"value":"A5"}}]},"gone":{"slaves":[{"id":{"value":"A6"}}]}}`} {
+		m.registry = registry
+		if registry != "" {
+			want.Complete, want.Recovered, want.Unreachable = true, []string{"A3", "A4"}, []string{"A5"}
+		}
+		got, err := h.Survey(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

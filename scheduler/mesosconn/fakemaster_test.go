@@ -39,6 +39,9 @@ type fakeMaster struct {
 	refuse      func(attempt int, w http.ResponseWriter) bool // answers SUBSCRIBE itself
 	answer      func(w http.ResponseWriter, call *scheduler.Call) bool
 	agents      []master.Response_GetAgents_Agent
+	recovered   []mesos.AgentInfo
+	executors   []master.Response_GetExecutors_Executor
+	registry    string // empty: it may not be read
 }
 
 // fakeStream is the body of one SUBSCRIBE.
@@ -61,6 +64,13 @@ func newFakeMaster(t *testing.T) *fakeMaster {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+schedulerPath, m.serveScheduler)
 	mux.HandleFunc("POST "+operatorPath, m.serveOperator)
+	mux.HandleFunc("GET "+registryPath, func(w http.ResponseWriter, _ *http.Request) {
+		if m.registry == "" {
+			http.Error(w, "not for you", http.StatusForbidden)
+			return
+		}
+		fmt.Fprint(w, m.registry)
+	})
 	for process, isolation := range map[string]string{"posix": "posix/cpu,posix/mem", "cgroups": "cgroups/mem,cgroups/cpu,filesystem/posix"} {
 		mux.HandleFunc("GET /"+process+"/flags", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"flags": {"isolation": %q}}`, isolation)
@@ -138,11 +148,14 @@ func (m *fakeMaster) serveSubscribe(w http.ResponseWriter, r *http.Request, call
 
 func (m *fakeMaster) serveOperator(w http.ResponseWriter, r *http.Request) {
 	var call master.Call
-	if body, err := io.ReadAll(r.Body); err != nil || call.Unmarshal(body) != nil || call.Type != master.Call_GET_AGENTS {
+	if body, err := io.ReadAll(r.Body); err != nil || call.Unmarshal(body) != nil || call.Type != master.Call_GET_AGENTS && call.Type != master.Call_GET_EXECUTORS {
 		http.Error(w, "malformed call", http.StatusBadRequest)
 		return
 	}
-	answer := master.Response{Type: master.Response_GET_AGENTS, GetAgents: &master.Response_GetAgents{Agents: m.agents}}
+	answer := master.Response{Type: master.Response_GET_AGENTS, GetAgents: &master.Response_GetAgents{Agents: m.agents, RecoveredAgents: m.recovered}}
+	if call.Type == master.Call_GET_EXECUTORS {
+		answer = master.Response{Type: master.Response_GET_EXECUTORS, GetExecutors: &master.Response_GetExecutors{Executors: m.executors}}
+	}
 	data, err := answer.Marshal()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
