@@ -22,6 +22,9 @@ const (
 	keeperWords   = "mesopod-keeper --bundle-dir"
 )
 
+// ofFirst is in the environment of the processes of the first agent's executor alone.
+var ofFirst = "MESOS_SANDBOX=" + filepath.Join(stateDir, "agent1") + "/"
+
 // untilTold ends well when it is told to.
 const untilTold = "echo up; while [ ! -e /tmp/end ]; do sleep 0.2; done"
 
@@ -29,20 +32,20 @@ const untilTold = "echo up; while [ ! -e /tmp/end ]; do sleep 0.2; done"
 // same executor and tasks, and statuses go on: PC-50, EX-120.
 func TestExecutorKilled(t *testing.T) {
 	before := startThree(t, "survivor")
-	sandboxBefore := sandbox(t)
-	killPart(t, executorWords)
+	sandboxBefore := sandbox(t, nodeName)
+	killPart(t, ofFirst, executorWords)
 	afterRestart(t, before, sandboxBefore)
 }
 
 // So may the agent and the executor at once.
 func TestAgentAndExecutorKilled(t *testing.T) {
 	before := startThree(t, "double")
-	sandboxBefore := sandbox(t)
-	agent, err := partPID([]string{"mesos-agent"})
+	sandboxBefore := sandbox(t, nodeName)
+	agent, err := partPID("MESOS_HOSTNAME="+nodeName, []string{"mesos-agent"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	executor, err := partPID([]string{executorWords})
+	executor, err := partPID(ofFirst, []string{executorWords})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +56,7 @@ func TestAgentAndExecutorKilled(t *testing.T) {
 		var state struct {
 			Frameworks []struct{ Executors []struct{ Directory string } }
 		}
-		if err := get(ctx, agentURL+"/state", nil, &state); err != nil {
+		if err := get(ctx, agentURLs[nodeName]+"/state", nil, &state); err != nil {
 			return err
 		}
 		if len(state.Frameworks) == 0 || len(state.Frameworks[0].Executors) == 0 {
@@ -69,7 +72,7 @@ func startThree(t *testing.T, name string) []*corev1.Pod {
 	t.Helper()
 	var pods []*corev1.Pod
 	for i, script := range []string{"echo up; " + steady, "echo up; " + steady, untilTold} {
-		create(t, newPod(fmt.Sprint(name, i), script))
+		create(t, onNode(newPod(fmt.Sprint(name, i), script), nodeName))
 	}
 	for i := range 3 {
 		pod := waitPhase(t, fmt.Sprint(name, i), corev1.PodRunning)
@@ -83,13 +86,13 @@ func startThree(t *testing.T, name string) []*corev1.Pod {
 func afterRestart(t *testing.T, pods []*corev1.Pod, sandboxBefore string) {
 	t.Helper()
 	newcomer := pods[0].Name + "-newcomer"
-	create(t, newPod(newcomer, steady))
+	create(t, onNode(newPod(newcomer, steady), nodeName))
 	// A launch that reached the agent while it had no executor to tell is dropped, and made again.
 	waitSomeTask(t, waitPhase(t, newcomer, corev1.PodRunning), "TASK_RUNNING")
 	for _, pod := range pods {
 		sameContainer(t, pod)
 	}
-	if now := sandbox(t); now != sandboxBefore {
+	if now := sandbox(t, nodeName); now != sandboxBefore {
 		t.Errorf("Mesos' executor was in %s, is in %s now", sandboxBefore, now)
 	}
 	last := pods[len(pods)-1]
@@ -117,11 +120,11 @@ func waitSomeTask(t *testing.T, pod *corev1.Pod, state string) {
 // again. Here Mesos kills by cgroup; cmd/mesopod-keeper proves the same where it does not.
 func TestKeeperKilled(t *testing.T) {
 	for i := range 2 {
-		pod := newPod(fmt.Sprint("doomed", i), steady)
+		pod := onNode(newPod(fmt.Sprint("doomed", i), steady), nodeName)
 		create(t, pod)
 		waitTask(t, waitPhase(t, pod.Name, corev1.PodRunning), "TASK_RUNNING")
 	}
-	run := sandbox(t)
+	run := sandbox(t, nodeName)
 	container := filepath.Base(run)
 	state, err := os.ReadFile(filepath.Join(run, ".mesopod-state"))
 	if err != nil {
@@ -133,7 +136,7 @@ func TestKeeperKilled(t *testing.T) {
 			t.Fatalf("found no %s of a living executor: this test would prove nothing", part)
 		}
 	}
-	keeper, err := partPID([]string{keeperWords})
+	keeper, err := partPID(ofFirst, []string{keeperWords})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +160,9 @@ func TestKeeperKilled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	create(t, newPod("reborn", steady))
+	create(t, onNode(newPod("reborn", steady), nodeName))
 	waitSomeTask(t, waitPhase(t, "reborn", corev1.PodRunning), "TASK_RUNNING")
-	if now := sandbox(t); now == run {
+	if now := sandbox(t, nodeName); now == run {
 		t.Error("the agent runs the executor of the dead keeper")
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,7 +52,7 @@ func TestPresetNodeNameUnknown(t *testing.T) {
 	}
 }
 
-// DaemonSets reach the agents by node affinity, through kube-scheduler as everywhere.
+// DaemonSets reach all agents, idle ones too, by node affinity, through kube-scheduler as everywhere.
 func TestDaemonSet(t *testing.T) {
 	labels := map[string]string{"app": "everywhere"}
 	pod := newPod("everywhere", steady)
@@ -69,7 +67,8 @@ func TestDaemonSet(t *testing.T) {
 	t.Cleanup(func() { deleteSet(t, "everywhere", "app=everywhere") })
 	eventually(t, "daemon set to be ready", func(ctx context.Context) error {
 		got, err := client.AppsV1().DaemonSets(namespace).Get(ctx, "everywhere", metav1.GetOptions{})
-		if err == nil && (got.Status.NumberReady != 1 || got.Status.DesiredNumberScheduled != 1) {
+		want := int32(len(agentURLs))
+		if err == nil && (got.Status.NumberReady != want || got.Status.DesiredNumberScheduled != want) {
 			err = fmt.Errorf("%d of %d are ready", got.Status.NumberReady, got.Status.DesiredNumberScheduled)
 		}
 		return err
@@ -96,7 +95,7 @@ func deleteSet(t *testing.T, name, selector string) {
 
 // The keeper dies, and with it the executor and all containers: bound pods are started anew on the agent, with the same
 // UID as the next attempt; one that was being deleted goes; a finished pod of a Job stays as it is.
-func TestKeeperKilled(t *testing.T) {
+func TestRelaunch(t *testing.T) {
 	backoff := int32(0)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{
 		BackoffLimit: &backoff, Template: corev1.PodTemplateSpec{Spec: newPod("once", "echo done").Spec}}}
@@ -120,9 +119,9 @@ func TestKeeperKilled(t *testing.T) {
 		}
 		return err
 	})
-	phoenix := newPod("phoenix", "echo up; "+steady)
+	phoenix := onNode(newPod("phoenix", "echo up; "+steady), nodeName)
 	phoenix.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	stubborn := newPod("stubborn", "trap '' TERM; while true; do sleep 1; done")
+	stubborn := onNode(newPod("stubborn", "trap '' TERM; while true; do sleep 1; done"), nodeName)
 	grace := int64(600)
 	stubborn.Spec.TerminationGracePeriodSeconds = &grace
 	create(t, phoenix)
@@ -133,7 +132,10 @@ func TestKeeperKilled(t *testing.T) {
 	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	keeper := keeperPID(t)
+	keeper, err := partPID(ofFirst, []string{keeperWords})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -177,36 +179,12 @@ func TestKeeperKilled(t *testing.T) {
 	}
 }
 
-// keeperPID is the process of the keeper that Mesos runs on the agent.
-func keeperPID(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		// What cannot be read has ended.
-		command, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		environment, _ := os.ReadFile("/proc/" + e.Name() + "/environ")
-		program, _, _ := strings.Cut(string(command), "\x00")
-		if strings.HasSuffix(program, "mesopod-keeper") && strings.Contains(string(environment), "MESOS_SANDBOX="+filepath.Join(stateDir, "agent1")) {
-			return pid
-		}
-	}
-	t.Fatal("no keeper runs")
-	return 0
-}
-
 // A scheduler with other flags launches beside the executor that its predecessor started: the running ExecutorInfo is
 // repeated exactly, or Mesos would refuse the task.
 func TestSchedulerWithOtherFlags(t *testing.T) {
-	create(t, newPod("anchor", "echo up; "+steady))
+	create(t, onNode(newPod("anchor", "echo up; "+steady), nodeName))
 	waitPhase(t, "anchor", corev1.PodRunning)
-	first, err := partPID([]string{"scheduler", "--kubeconfig="})
+	first, err := partPID("", []string{"scheduler", "--kubeconfig="})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +224,12 @@ func TestSchedulerWithOtherFlags(t *testing.T) {
 		}
 	}
 	defer stop()
-	create(t, newPod("beside", steady))
+	create(t, onNode(newPod("beside", steady), nodeName))
 	pod := waitPhase(t, "beside", corev1.PodRunning)
 	waitTask(t, pod, "TASK_RUNNING")
 	stop()
 	resume()
 	// The first one, or its successor, goes on.
-	create(t, newPod("afterwards", steady))
+	create(t, onNode(newPod("afterwards", steady), nodeName))
 	waitPhase(t, "afterwards", corev1.PodRunning)
 }
