@@ -1,6 +1,7 @@
 // Package manifests carries the Kubernetes objects that mesopod needs in every
 // cluster it serves. It exists so that local mode applies the very file that
-// an operator applies by hand: kubectl apply -f contrib/manifests/rbac.yaml.
+// an operator applies by hand: kubectl apply -f contrib/manifests/rbac.yaml and so
+// on with the others.
 // It starts nothing and imports nothing of Kubernetes.
 package manifests
 
@@ -12,3 +13,15 @@ import _ "embed"
 //
 //go:embed rbac.yaml
 var RBAC []byte
+
+// Policies is policies.yaml: the admission policies that hold executors to their
+// node and keep k8s.mesosphere.io/ annotations from being forged. They need RBAC.
+//
+//go:embed policies.yaml
+var Policies []byte
+
+// OtherScheduler is other-scheduler.yaml: the policy that lets mesopod's pods onto
+// nodes which the scheduler's flag --taint-nodes closes to others.
+//
+//go:embed other-scheduler.yaml
+var OtherScheduler []byte

@@ -12,7 +12,7 @@
 // API server, etcd.
 //
 //	etcd ──ready──▶ kube-apiserver ──/readyz──▶ kube-controller-manager ──▶ Ready
-//	                                        └─▶ RBAC objects applied    ──┘
+//	                                        └─▶ RBAC, policies applied  ──┘
 //
 // Run owns one goroutine per part and waits for all of them. The Kubernetes
 // components however leave goroutines of their own behind after they have
@@ -110,8 +110,8 @@ func New(cfg Config) (*Plane, error) {
 }
 
 // Ready is closed once the API server says it is ready, our RBAC objects are
-// there, and the controllers work: the default service account and the root
-// certificate its pods mount exist.
+// there, our admission policies are enforced, and the controllers work: the
+// default service account and the root certificate its pods mount exist.
 func (p *Plane) Ready() <-chan struct{} { return p.ready }
 
 // Server is the API server's https URL.

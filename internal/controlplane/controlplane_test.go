@@ -93,16 +93,25 @@ func TestDecode(t *testing.T) {
 
 // Every kind in the manifests has a resource here, else Run fails late.
 func TestManifestKindsAreKnown(t *testing.T) {
-	objects, err := decode(manifests.RBAC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		if resources[o.GroupVersionKind()] == "" {
-			t.Errorf("%s %s: kind is not in resources", o.GroupVersionKind(), o.GetName())
+	for name, file := range map[string]struct {
+		data  []byte
+		least int
+	}{
+		"rbac.yaml":            {manifests.RBAC, 10},
+		"policies.yaml":        {manifests.Policies, 4},
+		"other-scheduler.yaml": {manifests.OtherScheduler, 2},
+	} {
+		objects, err := decode(file.data)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(objects) < 10 {
-		t.Errorf("only %d objects in rbac.yaml", len(objects))
+		for _, o := range objects {
+			if resources[o.GroupVersionKind()] == "" {
+				t.Errorf("%s: %s %s: kind is not in resources", name, o.GroupVersionKind(), o.GetName())
+			}
+		}
+		if len(objects) < file.least {
+			t.Errorf("only %d objects in %s", len(objects), name)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mesopod/mesopod/contrib/manifests"
@@ -36,6 +37,7 @@ const (
 
 // admin watches the start and applies our objects, as an administrator.
 type admin struct {
+	config  *rest.Config
 	typed   kubernetes.Interface
 	dynamic dynamic.Interface
 }
@@ -55,7 +57,7 @@ func newAdmin(kubeconfig string) (*admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &admin{typed: typed, dynamic: dyn}, nil
+	return &admin{config: c, typed: typed, dynamic: dyn}, nil
 }
 
 // poll asks until the answer is nil, and gives up with the last answer.
@@ -120,17 +122,24 @@ var resources = map[schema.GroupVersionKind]string{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"}:                         "rolebindings",
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"}:        "validatingadmissionpolicies",
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}: "validatingadmissionpolicybindings",
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicy"}:          "mutatingadmissionpolicies",
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingAdmissionPolicyBinding"}:   "mutatingadmissionpolicybindings",
 }
 
-// applyRBAC applies contrib/manifests/rbac.yaml.
-func (a *admin) applyRBAC(ctx context.Context) error {
-	objects, err := decode(manifests.RBAC)
+// applyManifests applies what an operator would apply by hand.
+func (a *admin) applyManifests(ctx context.Context) error {
+	return errors.Join(a.applyFile(ctx, "rbac.yaml", manifests.RBAC), a.applyFile(ctx, "policies.yaml", manifests.Policies))
+}
+
+// applyFile applies a file of contrib/manifests.
+func (a *admin) applyFile(ctx context.Context, name string, data []byte) error {
+	objects, err := decode(data)
 	if err != nil {
-		return fmt.Errorf("read rbac.yaml: %w", err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
 	for _, o := range objects {
 		if err := a.apply(ctx, o); err != nil {
-			return fmt.Errorf("apply rbac.yaml: %s %s: %w", o.GetKind(), o.GetName(), err)
+			return fmt.Errorf("apply %s: %s %s: %w", name, o.GetKind(), o.GetName(), err)
 		}
 	}
 	return nil

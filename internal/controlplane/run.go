@@ -143,10 +143,14 @@ func (p *Plane) start(ctx context.Context, listener net.Listener, parts *[]*part
 		return err
 	}
 	return launch("kube-controller-manager", p.manager.run, func(ctx context.Context) error {
-		if err := admin.applyRBAC(ctx); err != nil {
+		if err := admin.applyManifests(ctx); err != nil {
 			return err
 		}
-		return admin.controllersReady(ctx)
+		// In this order, so that the two waits overlap.
+		if err := admin.controllersReady(ctx); err != nil {
+			return err
+		}
+		return admin.policiesEnforced(ctx)
 	})
 }
 

@@ -62,6 +62,8 @@ func TestRun(t *testing.T) {
 
 	t.Run("pod", func(t *testing.T) { testPod(t, p) })
 	t.Run("executor", func(t *testing.T) { testExecutor(t, p) })
+	t.Run("policies", func(t *testing.T) { testPolicies(t, p) })
+	t.Run("other scheduler", func(t *testing.T) { testOtherScheduler(t, p) })
 	t.Run("scheduler", func(t *testing.T) { testScheduler(t, p) })
 	t.Run("certificate", func(t *testing.T) { testCertificate(t, p) })
 	t.Run("kubelet", func(t *testing.T) { testKubelet(t, p) })
