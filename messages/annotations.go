@@ -29,6 +29,9 @@ const LabelAttributePrefix = AnnotationPrefix + "/attribute-"
 // TaintAgentUnreachable is the key of the taint (NoSchedule) on nodes whose agent Mesos does not reach.
 const TaintAgentUnreachable = AnnotationPrefix + "/agent-unreachable"
 
+// TaintMesos is the key of the taint, effect NoSchedule, that keeps pods of other schedulers off mesopod's nodes.
+const TaintMesos = AnnotationPrefix + "/mesos"
+
 // IsOurs tells whether an annotation key is one that only mesopod writes.
 func IsOurs(key string) bool { return strings.HasPrefix(key, AnnotationPrefix+"/") }
 

@@ -43,6 +43,8 @@ type Config struct {
 	SchedulerNames []string
 	// Preemption evicts pods for more important ones. Off, since what they free is offered to every framework.
 	Preemption bool
+	// TaintNodes puts the taint messages.TaintMesos on nodes, for clusters where another scheduler places pods too.
+	TaintNodes bool
 }
 
 // DefaultConfig is what the flags default to.

@@ -25,6 +25,10 @@ const reasonExecutorNotRunning = "ExecutorNotRunning"
 // kubelet runs that would tell it.
 func (w *writer) storeNode(ctx context.Context, want *corev1.Node) error {
 	nodes := w.client.CoreV1().Nodes()
+	if w.taintNodes {
+		want = want.DeepCopy()
+		want.Spec.Taints = append(want.Spec.Taints, nodeTaint)
+	}
 	_, err := nodes.Create(ctx, want, metav1.CreateOptions{})
 	if err == nil || !apierrors.IsAlreadyExists(err) {
 		return withKind(err, "create node "+want.Name)
@@ -42,6 +46,9 @@ func (w *writer) storeNode(ctx context.Context, want *corev1.Node) error {
 		if err := w.patchNode(ctx, want.Name, patch); err != nil {
 			return err
 		}
+	}
+	if err := w.storeTaint(ctx, have); err != nil {
+		return err
 	}
 	if kubeletRuns(have) || sameSize(have.Status.Capacity, want.Status.Capacity) && sameSize(have.Status.Allocatable, want.Status.Allocatable) {
 		return nil

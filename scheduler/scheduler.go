@@ -74,6 +74,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s.writer = newWriter(client, s.loop.post)
 	s.surveyor = &surveyor{client: client, asked: newQueue[core.Survey](), post: s.loop.post, mesos: s.conn.Survey}
+	s.writer.taintNodes = cfg.TaintNodes
 	s.keeper = newKeeper(client, s.kube.Node)
 	s.pods = newPodFeed(cfg.SchedulerNames, s.loop.post)
 	registration, err := s.kube.Pods().AddEventHandler(s.pods.handler())

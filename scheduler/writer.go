@@ -31,6 +31,8 @@ type writer struct {
 	client kubernetes.Interface
 	post   func(core.Event)
 	queues [writers]*queue[core.Effect]
+	// taintNodes keeps other schedulers' pods off our nodes.
+	taintNodes bool
 }
 
 func newWriter(client kubernetes.Interface, post func(core.Event)) *writer {

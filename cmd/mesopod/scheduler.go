@@ -38,6 +38,7 @@ pods run on; the next one takes over the framework, whose id is stored in Config
 	set.Float64Var(&cfg.ExecutorResources.MemMB, "executor-mem", cfg.ExecutorResources.MemMB, "the executor's own share of each agent, in MB of memory")
 	set.StringSliceVar(&cfg.SchedulerNames, "scheduler-names", cfg.SchedulerNames, "values of a pod's spec.schedulerName that are ours")
 	set.BoolVar(&cfg.Preemption, "preemption", cfg.Preemption, "evict pods of ours for pods of higher priority; what they free is offered to every framework")
+	set.BoolVar(&cfg.TaintNodes, "taint-nodes", cfg.TaintNodes, "taint nodes k8s.mesosphere.io/mesos:NoSchedule, where another scheduler places pods too")
 	return c
 }
 
