@@ -11,8 +11,9 @@ var cores = []string{
 
 // The packages of the two programs that act.
 var shells = []string{
-	"scheduler", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
-	"executor", "executor/agentconn", "executor/binder", "executor/kubelet", "executor/poller", "executor/runtime", "executor/statedir", "executor/store", "executor/vm/...",
+	"scheduler", "scheduler/credentials", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
+	"executor", "executor/agentconn", "executor/binder", "executor/credentials", "executor/kubelet", "executor/poller", "executor/runtime",
+	"executor/statedir", "executor/store", "executor/vm/...",
 }
 
 const mesosLib = "github.com/mesos/mesos-go/api/v1/lib/"

@@ -1,21 +1,20 @@
 package controlplane
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"fmt"
+	"os"
 	"testing"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	executorcredentials "github.com/mesopod/mesopod/executor/credentials"
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/credentials"
 )
 
 func testExecutor(t *testing.T, p *Plane) {
@@ -75,49 +74,54 @@ func testScheduler(t *testing.T, p *Plane) {
 	}
 }
 
-// The scheduler gets an executor's kubelet a client certificate by the API.
+// The scheduler gets an executor its certificates by the API, with the signers of a stock control plane, and what they
+// sign is whom it says.
 func testCertificate(t *testing.T, p *Plane) {
 	kubeconfig, err := p.SchedulerKubeconfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	requests := mustClient(t, kubeconfig).CertificatesV1().CertificateSigningRequests()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	sign := credentials.NewCSRSigner(requests, time.Hour).Sign
+	store, err := executorcredentials.Open(t.TempDir(), "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:c1", Organization: []string{"system:nodes"}},
-	}, key)
+	ask, err := store.Request()
 	if err != nil {
 		t.Fatal(err)
 	}
-	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "c1"},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
-			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-		},
-	}, metav1.CreateOptions{})
+	ca, err := os.ReadFile(p.Authority().CertFile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", Message: "asked for by the test",
-	}}
-	if _, err := requests.UpdateApproval(t.Context(), "c1", csr, metav1.UpdateOptions{}); err != nil {
+	got := messages.Credentials{Server: p.Server(), CA: ca}
+	if got.KubeletCertificate, err = sign(t.Context(), certificatesv1.KubeAPIServerClientKubeletSignerName, "kubelet", ask.KubeletCSR); err != nil {
 		t.Fatal(err)
 	}
-	err = poll(t.Context(), func(ctx context.Context) error {
-		csr, err := requests.Get(ctx, "c1", metav1.GetOptions{})
-		if err == nil && len(csr.Status.Certificate) == 0 {
-			err = fmt.Errorf("no certificate yet: %v", csr.Status.Conditions)
+	if got.ExecutorCertificate, err = sign(t.Context(), certificatesv1.KubeAPIServerClientSignerName, "executor", ask.ExecutorCSR); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(ask, got); err != nil {
+		t.Fatal(err)
+	}
+	left, err := requests.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) > 0 {
+		t.Errorf("%d requests are left behind, %v", len(left.Items), err)
+	}
+	if at, err := store.RenewAt(); err != nil || time.Until(at) < 20*time.Minute || time.Until(at) > 40*time.Minute {
+		t.Errorf("renew at %s, %v, want about 40 minutes from now", at, err)
+	}
+	for file, want := range map[string]string{store.KubeletKubeconfig(): "system:node:c1", store.ExecutorKubeconfig(): ExecutorUser("c1")} {
+		self, err := mustClient(t, file).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil || self.Status.UserInfo.Username != want {
+			t.Errorf("%s is user %q, %v, want %s", file, self.Status.UserInfo.Username, err, want)
 		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
+	}
+	admin := mustClient(t, p.AdminKubeconfig())
+	mustNode(t, admin, "c1")
+	if err := bindTo(t.Context(), mustClient(t, store.ExecutorKubeconfig()), mustPod(t, admin, ""), "c1", nil); err != nil {
+		t.Errorf("bind with the new certificate: %v", err)
 	}
 }
 
