@@ -68,13 +68,12 @@ func startWatchdog(p plan, made []string, stateFile string) (err error) {
 	if n, err := onGuard.Read(make([]byte, 1)); n != 1 {
 		return fmt.Errorf("it ended (%s) before it was on guard: %w", describe(status), err)
 	}
-	// The garbage collector would close it.
-	guarded = writing
+	guarded = append(guarded, writing)
 	return nil
 }
 
-// guarded is the keeper's end of the pipe.
-var guarded *os.File
+// guarded is the keeper's end of the pipe, which the garbage collector would close.
+var guarded []*os.File
 
 // spawn starts this program again in a session of its own, with files 3 and up.
 func spawn(arguments []string, files ...uintptr) (int, error) {
@@ -199,7 +198,7 @@ func (g guard) kill() error {
 	return errors.Join(faults...)
 }
 
-// unmount takes away the mounts of the executor's state folder, unless another one has moved in.
+// unmount takes away the mounts of the executor's state folder and the sockets of its shims, unless another one has moved in.
 func (g guard) unmount() (err error) {
 	text, err := os.ReadFile(g.stateFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +225,7 @@ func (g guard) unmount() (err error) {
 	if err != nil || owner != g.container {
 		return err
 	}
-	return dir.Unmount()
+	return errors.Join(dir.RemoveShimSockets(), dir.Unmount())
 }
 
 // remove removes the cgroups that the keeper made. Mesos removes its own.

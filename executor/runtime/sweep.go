@@ -107,6 +107,9 @@ func (c Config) sweep(dir *statedir.Dir) {
 		glog.Infof("skip sweep reason=%q shims=%v", "containers of an earlier run live", pids)
 		return
 	}
+	if err := dir.RemoveShimSockets(); err != nil {
+		glog.Warningf("leave sockets of shims err=%v", err)
+	}
 	if err := dir.Unmount(); err != nil {
 		glog.Warningf("leave mounts err=%v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -104,6 +105,32 @@ func (d *Dir) Unmount() error {
 		// EINVAL: it went meanwhile.
 		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 			faults = append(faults, fmt.Errorf("unmount %s: %w", point, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// shimSocket is where containerd's shims have their sockets, whatever the state folder of their containerd is.
+var shimSocket = regexp.MustCompile(`/run/containerd/s/[0-9a-f]{64}`)
+
+// RemoveShimSockets removes the sockets of the folder's shims, which must have ended: one that is killed leaves its own.
+// containerd's notes about its containers tell their names, until the next containerd drops the notes. It goes on after
+// an error.
+func (d *Dir) RemoveShimSockets() error {
+	notes, err := filepath.Glob(filepath.Join(d.path, "state", "io.containerd.runtime.v2.task", "*", "*", "bootstrap.json"))
+	if err != nil {
+		return fmt.Errorf("notes about shims: %w", err)
+	}
+	var faults []error
+	for _, note := range notes {
+		text, err := os.ReadFile(note)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			faults = append(faults, fmt.Errorf("note about a shim: %w", err))
+		}
+		for _, socket := range shimSocket.FindAllString(string(text), -1) {
+			if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				faults = append(faults, fmt.Errorf("socket of a shim: %w", err))
+			}
 		}
 	}
 	return errors.Join(faults...)

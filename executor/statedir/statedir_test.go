@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,41 @@ func TestLockAndOwner(t *testing.T) {
 	defer d.Unlock()
 	if owner, err := d.Owner(); owner != "c2" || err != nil {
 		t.Errorf("owner is %q, error %v", owner, err)
+	}
+}
+
+// The sockets that containerd's notes name go, others stay.
+func TestRemoveShimSockets(t *testing.T) {
+	path := t.TempDir()
+	note := filepath.Join(path, "state", "io.containerd.runtime.v2.task", "k8s.io", "c1", "bootstrap.json")
+	const folder, unit = "/run/containerd/s/", "5a5a5a5a5a5a5a5a"
+	mine, other := folder+strings.Repeat(unit, 4), folder+"0"+strings.Repeat(unit, 4)[1:]
+	for _, dir := range []string{filepath.Dir(note), folder} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{mine, other} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(file) }) // gone already, if all is well
+	}
+	if err := os.WriteFile(note, []byte(`{"version":3,"address":"unix://`+mine+`","protocol":"ttrpc"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := lock(t, path)
+	defer d.Unlock()
+	for range 2 {
+		if err := d.RemoveShimSockets(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(mine); err == nil {
+		t.Error("our socket is still there")
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("another's socket: %v", err)
 	}
 }
 
