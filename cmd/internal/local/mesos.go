@@ -74,6 +74,8 @@ func agentChild(l layout, a addresses, one agent) (child, error) {
 			"MESOS_EXECUTOR_ENVIRONMENT_VARIABLES="+string(executor),
 			// A busy laptop may take longer than the minute that is the default.
 			"MESOS_EXECUTOR_REGISTRATION_TIMEOUT=5mins",
+			// An executor that crashed while the agent was away may still be in the keeper's pause.
+			"MESOS_EXECUTOR_REREGISTRATION_TIMEOUT=15secs",
 		),
 		log:   l.log(one.name()),
 		grace: 5 * time.Second,
