@@ -99,18 +99,22 @@ func (c *Core) placeAssigned() {
 	if len(c.assigned) == 0 || !c.open() {
 		return
 	}
-	for _, uid := range sorted(c.assigned) {
+	var ripe []types.UID
+	for uid, a := range c.assigned {
+		idle := a.looked && !c.dirty[c.nodes[a.pod.Spec.NodeName]] && (a.tellAt.IsZero() || c.now.Before(a.tellAt))
+		if !idle && !c.now.Before(a.at) {
+			ripe = append(ripe, uid)
+		}
+	}
+	slices.Sort(ripe) // equal events give equal effects
+	for _, uid := range ripe {
 		a := c.assigned[uid]
 		if c.launches[uid] != nil || c.holder(uid) != nil {
 			delete(c.assigned, uid) // comes back with the end of that task
 			continue
 		}
-		id := c.nodes[a.pod.Spec.NodeName]
-		if c.now.Before(a.at) || a.looked && !c.dirty[id] && (a.tellAt.IsZero() || c.now.Before(a.tellAt)) {
-			continue
-		}
 		a.looked = true
-		if why := c.place(id, a.pod); why != "" {
+		if why := c.place(c.nodes[a.pod.Spec.NodeName], a.pod); why != "" {
 			c.tellAssigned(a, why)
 		}
 	}

@@ -96,29 +96,7 @@ func deleteSet(t *testing.T, name, selector string) {
 // The keeper dies, and with it the executor and all containers: bound pods are started anew on the agent, with the same
 // UID as the next attempt; one that was being deleted goes; a finished pod of a Job stays as it is.
 func TestRelaunch(t *testing.T) {
-	backoff := int32(0)
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{
-		BackoffLimit: &backoff, Template: corev1.PodTemplateSpec{Spec: newPod("once", "echo done").Spec}}}
-	if _, err := client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		background := metav1.DeletePropagationBackground
-		if err := client.BatchV1().Jobs(namespace).Delete(context.WithoutCancel(t.Context()), "once", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-			t.Error(err)
-		}
-	})
-	var finished corev1.Pod
-	eventually(t, "job to finish", func(ctx context.Context) error {
-		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=once"})
-		if err == nil && (len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodSucceeded) {
-			err = fmt.Errorf("%d pods, none has succeeded", len(pods.Items))
-		}
-		if err == nil {
-			finished = pods.Items[0]
-		}
-		return err
-	})
+	finished := finishedJob(t)
 	phoenix := onNode(newPod("phoenix", "echo up; "+steady), nodeName)
 	phoenix.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	stubborn := onNode(newPod("stubborn", "trap '' TERM; while true; do sleep 1; done"), nodeName)
@@ -177,6 +155,35 @@ func TestRelaunch(t *testing.T) {
 	if err != nil || still.UID != finished.UID || still.Status.Phase != corev1.PodSucceeded {
 		t.Errorf("the finished pod of the job is %v (%v), want it as it was", still, err)
 	}
+}
+
+// finishedJob is the pod of a Job, once it has succeeded.
+func finishedJob(t *testing.T) *corev1.Pod {
+	t.Helper()
+	backoff := int32(0)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "once"}, Spec: batchv1.JobSpec{
+		BackoffLimit: &backoff, Template: corev1.PodTemplateSpec{Spec: newPod("once", "echo done").Spec}}}
+	if _, err := client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		background := metav1.DeletePropagationBackground
+		if err := client.BatchV1().Jobs(namespace).Delete(context.WithoutCancel(t.Context()), "once", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+			t.Error(err)
+		}
+	})
+	var finished *corev1.Pod
+	eventually(t, "job to finish", func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "job-name=once"})
+		if err == nil && (len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodSucceeded) {
+			err = fmt.Errorf("%d pods, none has succeeded", len(pods.Items))
+		}
+		if err == nil {
+			finished = &pods.Items[0]
+		}
+		return err
+	})
+	return finished
 }
 
 // A scheduler with other flags launches beside the executor that its predecessor started: the running ExecutorInfo is

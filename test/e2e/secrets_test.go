@@ -33,7 +33,7 @@ func controlFile(names ...string) string {
 // at pods or to run something in them, not even on the executor's own node; without a certificate nobody is let in.
 func TestKubeletPort(t *testing.T) {
 	t.Parallel()
-	create(t, newPod("guarded", steady))
+	create(t, onNode(newPod("guarded", steady), nodeName))
 	waitPhase(t, "guarded", corev1.PodRunning)
 	exec := "/exec/" + namespace + "/guarded/main?command=true&output=1"
 	for _, c := range []struct {
@@ -156,7 +156,7 @@ func TestNoSecrets(t *testing.T) {
 		LocalObjectReference: corev1.LocalObjectReference{Name: "kept"}, Key: key}}}}
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "secret", MountPath: "/secret"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "kept"}}}}
-	create(t, pod)
+	create(t, onNode(pod, nodeName))
 	running := waitPhase(t, "confidant", corev1.PodRunning)
 	waitTask(t, running, "TASK_RUNNING")
 	waitLog(t, "confidant", "has it")
@@ -211,11 +211,11 @@ func mesosState(t *testing.T) map[string][]byte {
 		}
 	}
 	for _, path := range []string{masterURL + "/master/state", masterURL + "/master/tasks", masterURL + "/master/flags",
-		agentURL + "/state", agentURL + "/containers", agentURL + "/flags"} {
+		agentURLs[nodeName] + "/state", agentURLs[nodeName] + "/containers", agentURLs[nodeName] + "/flags"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		read(path, request, err)
 	}
-	for _, server := range []string{masterURL, agentURL} {
+	for _, server := range []string{masterURL, agentURLs[nodeName]} {
 		for _, call := range []string{"GET_STATE", "GET_FLAGS"} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/api/v1", strings.NewReader(fmt.Sprintf(`{"type":%q}`, call)))
 			if err == nil {
