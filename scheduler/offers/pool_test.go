@@ -202,3 +202,20 @@ func TestEveryOfferEndsOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIf: what comes and goes in a what-if shows in a new view, and never in the published one.
+func TestWhatIf(t *testing.T) {
+	view := &offers.View{Free: offers.Amounts{CPUs: 1000, MemMB: 100}, Ports: offers.Ports{{Begin: 80, End: 90}}}
+	need := offers.Need{Amounts: offers.Amounts{CPUs: 400, MemMB: 30}, Ports: offers.NewPortSet(85)}
+	less := view.Taken(need)
+	want := &offers.View{Free: offers.Amounts{CPUs: 600, MemMB: 70}, Ports: offers.Ports{{Begin: 80, End: 84}, {Begin: 86, End: 90}}}
+	if diff := cmp.Diff(want, less); diff != "" {
+		t.Error(diff)
+	}
+	if back := less.Freed(need); !back.Equal(view) || view.Free.CPUs != 1000 {
+		t.Errorf("got %+v, want %+v", back, view)
+	}
+	if (*offers.View)(nil).Taken(need) != nil {
+		t.Error("something is left of nothing")
+	}
+}

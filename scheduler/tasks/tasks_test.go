@@ -131,3 +131,17 @@ func TestRecoverRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestHeard: the number of an attempt that ended unseen is not given again; what is no task id is nothing.
+func TestHeard(t *testing.T) {
+	table := tasks.NewTable()
+	for _, id := range []string{"u.4", "u.2", "strange"} {
+		table.Heard(id)
+	}
+	if got := table.Highest("u"); got != 4 {
+		t.Errorf("highest attempt %d, want 4", got)
+	}
+	if got := table.Launch(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}, "A1").ID; got != "u.5" {
+		t.Errorf("next task is %s, want u.5", got)
+	}
+}
