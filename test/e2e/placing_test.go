@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,8 +14,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Three pods that wait for one agent's resources ride one ACCEPT. It fills the agent, so it is not parallel.
+// Three pods that the scheduler finds waiting ride one ACCEPT. It stops the scheduler for a moment, so it is not parallel.
 func TestOneAcceptForWaitingPods(t *testing.T) {
+	// The agent's executor runs, so its offers are held: the first pod starts it.
+	create(t, onNode(newPod("batch-0", steady), nodeName))
+	waitPhase(t, "batch-0", corev1.PodRunning)
+	scheduler, err := partPID("", []string{"scheduler", "--kubeconfig="})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(scheduler, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	resume := sync.OnceFunc(func() {
+		if err := syscall.Kill(scheduler, syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	})
+	defer resume()
+	names := []string{"batch-1", "batch-2", "batch-3"}
+	for _, name := range names {
+		create(t, onNode(newPod(name, steady), nodeName))
+	}
+	resume()
+	offers := map[string]bool{}
+	for _, name := range names {
+		pod := waitPhase(t, name, corev1.PodRunning)
+		offers[pod.Annotations["k8s.mesosphere.io/offerId"]] = true
+	}
+	// An offer ends with the ACCEPT that takes it: the same offers mean the same ACCEPT.
+	if len(offers) != 1 {
+		t.Errorf("the three pods were launched on different offers: %v", offers)
+	}
+}
+
+// Pods that do not fit while others run there start when those end.
+func TestWaitForRoom(t *testing.T) {
 	node, err := client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +62,7 @@ func TestOneAcceptForWaitingPods(t *testing.T) {
 	}
 	create(t, sized("filler", all-50))
 	waitPhase(t, "filler", corev1.PodRunning)
-	names := []string{"batch-1", "batch-2", "batch-3"}
+	names := []string{"patient-1", "patient-2", "patient-3"}
 	for _, name := range names {
 		create(t, sized(name, all/4))
 	}
@@ -43,13 +79,8 @@ func TestOneAcceptForWaitingPods(t *testing.T) {
 	if err := deletePod(ctx, "filler"); err != nil {
 		t.Fatal(err)
 	}
-	offers := map[string]bool{}
 	for _, name := range names {
-		pod := waitPhase(t, name, corev1.PodRunning)
-		offers[pod.Annotations["k8s.mesosphere.io/offerId"]] = true
-	}
-	if len(offers) != 1 {
-		t.Errorf("the three pods were launched on different offers: %v", offers)
+		waitPhase(t, name, corev1.PodRunning)
 	}
 }
 
