@@ -117,6 +117,10 @@ func TestOutsideAgents(t *testing.T) {
 	for _, one := range got {
 		lines = append(lines, fmt.Sprintf("%d %s %s %s", one.number, one.hostname, one.endpoint, one.pods))
 	}
+	l := layout{cfg}
+	if at := l.executor(got[0]); strings.HasPrefix(at, l.StateDir+"/") {
+		t.Errorf("the folder of somebody else's executor is %s, which is ours to sweep", at)
+	}
 	if diff := cmp.Diff([]string{"1 n1 10.0.0.2:5051 10.89.1.0/24", "2 n2 10.0.0.3:6051 10.89.2.0/24"}, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

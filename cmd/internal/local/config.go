@@ -229,13 +229,20 @@ func (l layout) master() string      { return filepath.Join(l.StateDir, "master"
 func (l layout) namespaces() string  { return filepath.Join(l.StateDir, "netns") }
 func (l layout) credentials() string { return filepath.Join(l.StateDir, "agents") }
 
-// work is the folder of an agent with its sandboxes, executor that of its executor: a short path, since sockets lie in
-// it. The two patterns match those of all agents, also of an earlier run that had more.
+// executor is the folder of an agent's executor: a short path, since sockets lie in it. An executor of a Mesos that runs
+// elsewhere may outlive us, so its folder is not ours to sweep, though its agent may be on this machine.
+func (l layout) executor(a agent) string {
+	dir := l.StateDir
+	if l.external() {
+		dir = "/var/lib/mesopod"
+	}
+	return filepath.Join(dir, fmt.Sprintf("a%d", a.number))
+}
+
+// work is the folder of one of our agents with its sandboxes. The two patterns match what all agents have, also of an
+// earlier run that had more.
 func (l layout) work(a agent) string {
 	return filepath.Join(l.StateDir, fmt.Sprintf("agent%d", a.number))
-}
-func (l layout) executor(a agent) string {
-	return filepath.Join(l.StateDir, fmt.Sprintf("a%d", a.number))
 }
 func (l layout) works() string     { return filepath.Join(l.StateDir, "agent[0-9]*") }
 func (l layout) executors() string { return filepath.Join(l.StateDir, "a[0-9]*") }

@@ -311,11 +311,14 @@ func (c *cluster) stop(now <-chan struct{}) error {
 }
 
 // drain ends the framework's pods and executors, and waits until either are gone: an executor whose last statuses
-// nobody acknowledges any more would stay for its whole grace. What does not end in time is killed by sweep, or on other
-// machines by the agent, so a failure is only told.
+// nobody acknowledges any more would stay for its whole grace. What does not end in time is killed by sweep, so a failure
+// is only told. Where Mesos runs elsewhere its agents see to that.
 func (c *cluster) drain(ctx context.Context, framework string) {
 	if err := c.master.teardown(ctx, framework); err != nil {
 		glog.Warningf("tear down framework id=%s reason=%q", framework, err)
+		return
+	}
+	if c.external() {
 		return
 	}
 	own, err := ownGroups([]string{c.StateDir})
@@ -324,10 +327,8 @@ func (c *cluster) drain(ctx context.Context, framework string) {
 		return
 	}
 	if err := (&parts{ended: make(chan *part)}).until(ctx, drainLimit, func(ctx context.Context) error {
-		if !c.external() { // then cgroups tell nothing
-			if idle, err := podsGone(own); err != nil || idle {
-				return err
-			}
+		if idle, err := podsGone(own); err != nil || idle {
+			return err
 		}
 		for _, one := range c.addresses.agents {
 			if err := agentIdle(ctx, one); err != nil {
