@@ -113,7 +113,8 @@ func TestPodsReachOtherAgents(t *testing.T) {
 			t.Errorf("pod %s has address %q on host %q, want one of %s on %s", one.pod.Name, one.pod.Status.PodIP, one.pod.Status.HostIP, one.pods, one.agent)
 		}
 	}
-	got := kubectl(t, "exec", "far-client", "--", "wget", "-q", "-O", "-", fmt.Sprintf("http://%s:8080/", served.Status.PodIP))
+	got := kubectl(t, "exec", "far-client", "--", "sh", "-c",
+		fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 10 %s 8080`, served.Status.PodIP))
 	if !strings.Contains(got, server.Name) {
 		t.Errorf("a pod of another agent answers %q", got)
 	}

@@ -106,10 +106,10 @@ func report(name string, before snapshot, err error) int {
 	return 1
 }
 
-// killAndReset kills a cluster with a running pod on each agent, twice: the next start, which has fewer agents, has to
-// clean up behind the first, reset behind the second.
+// killAndReset kills a cluster with a running pod on each agent, again and again: the next start, which may have fewer
+// agents, has to clean up behind each, reset behind the last.
 func killAndReset() error {
-	for agents := len(agentURLs); agents >= 1; agents-- {
+	for _, agents := range []int{len(agentURLs), 1, len(agentURLs)} {
 		c, err := startCluster(agents)
 		if err != nil {
 			return err
