@@ -13,7 +13,7 @@ import (
 )
 
 // podFeed turns the pod informer's calls into events: one PodsSynced with all that the first list brought, then one
-// event per change. Pods of other schedulers are left out.
+// event per change. Pods that are not core.Ours are left out.
 type podFeed struct {
 	names []string
 	post  func(core.Event)
@@ -74,7 +74,7 @@ func (f *podFeed) run(ctx context.Context, hasSynced func() bool) error {
 
 func (f *podFeed) changed(object any) {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || !slices.Contains(f.names, pod.Spec.SchedulerName) {
+	if !ok || !core.Ours(f.names, pod) {
 		return
 	}
 	f.mu.Lock()
@@ -91,7 +91,7 @@ func (f *podFeed) gone(object any) {
 		object = unknown.Obj
 	}
 	pod, ok := object.(*corev1.Pod)
-	if !ok || !slices.Contains(f.names, pod.Spec.SchedulerName) {
+	if !ok || !core.Ours(f.names, pod) {
 		return
 	}
 	f.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
@@ -236,19 +237,26 @@ func TestPodFeed(t *testing.T) {
 		posted <- struct{}{}
 	})
 	pod := func(name, scheduler string, created int64) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: "uid-1", CreationTimestamp: metav1.Unix(created, 0)},
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(created, 0)},
 			Spec: corev1.PodSpec{SchedulerName: scheduler}}
 	}
 	h := feed.handler()
 	h.OnAdd(pod("a", "mesos", 2), true)
 	h.OnAdd(pod("b", "default-scheduler", 1), true)
+	// Launched under a name that the scheduler had before.
+	old := pod("old", "earlier", 1)
+	old.Annotations = map[string]string{messages.AnnotationTaskID: "uid-old.1"}
+	h.OnAdd(old, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- feed.run(ctx, func() bool { return true }) }()
 	<-posted
 	ended := pod("a", "mesos", 2)
 	ended.Status.Phase = corev1.PodSucceeded
+	h.OnUpdate(pod("b", "default-scheduler", 1), pod("b", "default-scheduler", 1))
+	h.OnDelete(pod("b", "default-scheduler", 1))
 	h.OnUpdate(pod("a", "mesos", 2), ended)
+	h.OnDelete(old)
 	next := pod("a", "mesos", 3)
 	next.UID = "uid-2"
 	h.OnUpdate(ended, next)
@@ -258,7 +266,7 @@ func TestPodFeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"event=PodsSynced pods=1", "event=PodChanged pod=ns/a phase=Succeeded node=",
+		"event=PodsSynced pods=2", "event=PodChanged pod=ns/a phase=Succeeded node=", "event=PodGone pod=ns/old",
 		"event=PodGone pod=ns/a", "event=PodChanged pod=ns/a phase= node=", "event=PodGone pod=ns/a",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -12,10 +12,13 @@ import (
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
 
-// ours tells that the pod is placed by this scheduler, or was launched by it.
-func (c *Core) ours(pod *corev1.Pod) bool {
-	return slices.Contains(c.cfg.SchedulerNames, pod.Spec.SchedulerName) || pod.Annotations[messages.AnnotationTaskID] != ""
+// Ours tells that a scheduler of these names places the pod, or that a task of this framework runs it: the names may have
+// changed since its launch.
+func Ours(schedulerNames []string, pod *corev1.Pod) bool {
+	return slices.Contains(schedulerNames, pod.Spec.SchedulerName) || pod.Annotations[messages.AnnotationTaskID] != ""
 }
+
+func (c *Core) ours(pod *corev1.Pod) bool { return Ours(c.cfg.SchedulerNames, pod) }
 
 // onPodsSynced recovers the tasks that pods name, and starts the first reconciliation.
 func (c *Core) onPodsSynced(ev PodsSynced) {
