@@ -29,6 +29,11 @@ func (c *Core) onPodsSynced(ev PodsSynced) {
 	c.podsSynced = true
 	c.gate.tellAt = c.now.Add(tellAfter)
 	for _, pod := range ev.Pods {
+		// An earlier attempt may have ended before its task's id was written onto the pod. Its executor would take the same
+		// id for a repeated launch and drop it, so the numbers go on from the clock.
+		if c.ours(pod) && pod.Annotations[messages.AnnotationTaskID] == "" && !tasks.Ended(pod) {
+			c.tasks.Floor(pod.UID, int(c.now.Unix()))
+		}
 		c.onPodChanged(pod)
 	}
 	c.reconcile("pods are listed")

@@ -48,13 +48,14 @@ type Table struct {
 	byID     map[string]*Task
 	byPod    map[types.UID][]*Task // rising attempts
 	attempts map[types.UID]int     // highest attempt ever seen
+	floors   map[types.UID]int     // attempts up to here may have been used by an earlier scheduler
 	gone     map[types.UID]bool    // pods that left with live tasks
 	live     map[string]int        // live tasks per agent
 }
 
 // NewTable makes an empty table.
 func NewTable() *Table {
-	return &Table{byID: map[string]*Task{}, byPod: map[types.UID][]*Task{}, attempts: map[types.UID]int{}, gone: map[types.UID]bool{}, live: map[string]int{}}
+	return &Table{byID: map[string]*Task{}, byPod: map[types.UID][]*Task{}, attempts: map[types.UID]int{}, floors: map[types.UID]int{}, gone: map[types.UID]bool{}, live: map[string]int{}}
 }
 
 func (t *Table) insert(task *Task) *Task {
@@ -70,7 +71,11 @@ func (t *Table) insert(task *Task) *Task {
 }
 
 // NextAttempt is the number that the pod's next launch gets. No number is given twice as long as the pod is known.
-func (t *Table) NextAttempt(uid types.UID) int { return t.attempts[uid] + 1 }
+func (t *Table) NextAttempt(uid types.UID) int { return max(t.attempts[uid], t.floors[uid]) + 1 }
+
+// Floor keeps the numbers up to attempt from being given: an earlier scheduler may have given them to tasks that have
+// ended without a trace. It says nothing of tasks that are yet to be met, so Highest stays.
+func (t *Table) Floor(uid types.UID, attempt int) { t.floors[uid] = max(t.floors[uid], attempt) }
 
 // Highest is the highest attempt of the pod that was ever seen; 0 for none.
 func (t *Table) Highest(uid types.UID) int { return t.attempts[uid] }
@@ -197,6 +202,7 @@ func (t *Table) Drop(id string) {
 		if t.gone[task.UID] {
 			delete(t.gone, task.UID)
 			delete(t.attempts, task.UID)
+			delete(t.floors, task.UID)
 		}
 	}
 }
@@ -209,6 +215,7 @@ func (t *Table) Forget(uid types.UID) {
 	}
 	if len(t.byPod[uid]) == 0 {
 		delete(t.attempts, uid)
+		delete(t.floors, uid)
 		return
 	}
 	t.gone[uid] = true
