@@ -49,6 +49,7 @@ func (c *Core) onFrameworkIDStored(ev FrameworkIDStored) {
 func (c *Core) onDisconnected() {
 	c.connected = false
 	c.pool.Clear()
+	c.forgetDeclines()
 	c.revive.at = time.Time{}
 	c.gateBy = time.Time{}
 	err := fmt.Errorf("the connection to the Mesos master was lost before the launch: %w", errdefs.ErrUnavailable)

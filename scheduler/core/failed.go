@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
@@ -22,6 +23,8 @@ func (c *Core) onCallFailed(ev CallFailed) {
 	switch effect := ev.Effect.(type) {
 	case Accept:
 		c.acceptFailed(effect, ev.Err)
+	case Decline:
+		c.declineFailed(effect, ev.Err)
 	case Revive:
 		c.revive.long = true
 		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))
@@ -45,10 +48,11 @@ func (c *Core) onCallFailed(ev CallFailed) {
 }
 
 // acceptFailed fails the launches of an ACCEPT that Mesos did not take, and gives its offers back: they are still ours.
-// When the outcome is not known the launches wait for a status, or for their deadline.
+// When the outcome is not known the launches wait for a status, which is asked for, or for their deadline. The DECLINE does
+// nothing to offers that were used after all, and its order keeps a belated ACCEPT from using them.
 func (c *Core) acceptFailed(accept Accept, err error) {
 	lost := errors.Is(err, errdefs.ErrLost)
-	failed := false
+	failed, unknown := false, map[string]string{}
 	for i := range accept.Tasks {
 		id := accept.Tasks[i].TaskID.Value
 		task := c.tasks.Get(id)
@@ -56,7 +60,8 @@ func (c *Core) acceptFailed(accept Accept, err error) {
 			continue
 		}
 		if lost {
-			c.note(id, fmt.Sprintf("whether the launch reached Mesos is not known, waiting for a status: %v", err))
+			c.note(id, fmt.Sprintf("whether the launch reached Mesos is not known, asking for a status: %v", err))
+			unknown[id] = accept.AgentID
 			continue
 		}
 		failed = true
@@ -72,9 +77,32 @@ func (c *Core) acceptFailed(accept Accept, err error) {
 			c.tasks.Drop(id)
 		}
 	}
-	if failed && c.connected {
+	if !c.connected {
+		return // The offers went with the connection, and the next one asks for all tasks.
+	}
+	if failed || lost {
 		c.decline(accept.OfferIDs, shortRefusal, "the ACCEPT on these offers failed")
 	}
+	if len(unknown) > 0 {
+		c.do(Reconcile{Tasks: unknown, Why: "whether their launch reached Mesos is not known"})
+	}
+}
+
+// declineFailed repeats a DECLINE that may not have reached the master, which would keep the offers for us for ever.
+func (c *Core) declineFailed(decline Decline, err error) {
+	if c.connected && (errors.Is(err, errdefs.ErrUnavailable) || errors.Is(err, errdefs.ErrLost)) {
+		c.retry(decline, err)
+		return
+	}
+	c.note("", fmt.Sprintf("DECLINE failed: %v", err))
+}
+
+// forgetDeclines drops the DECLINEs of offers that went with their connection.
+func (c *Core) forgetDeclines() {
+	c.again = slices.DeleteFunc(c.again, func(r retry) bool {
+		_, is := r.effect.(Decline)
+		return is
+	})
 }
 
 func (c *Core) retry(effect Effect, err error) {
@@ -98,6 +126,8 @@ func (c *Core) dueRetries() {
 
 func (c *Core) sensible(effect Effect) bool {
 	switch effect := effect.(type) {
+	case Decline:
+		return c.connected
 	case StoreFrameworkID:
 		return !c.idStored && effect.FrameworkID == c.frameworkID
 	case LookUpAgent:

@@ -122,7 +122,7 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		delete(s.pods, pod.Name)
 		return core.PodGone{Pod: pod}
 	case "call-failed":
-		err := map[string]error{"lost": errdefs.ErrLost, "refused": errdefs.ErrRefused, "not-found": errdefs.ErrNotFound}[word(d, "err", "refused")]
+		err := map[string]error{"lost": errdefs.ErrLost, "unavailable": errdefs.ErrUnavailable, "conflict": errdefs.ErrConflict, "refused": errdefs.ErrRefused, "not-found": errdefs.ErrNotFound}[word(d, "err", "refused")]
 		return core.CallFailed{Effect: s.last[word(d, "of", "accept")], Err: err}
 	case "tick":
 		return core.Tick{}

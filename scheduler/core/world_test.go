@@ -28,6 +28,8 @@ type world struct {
 	synced   bool
 	surveyed bool
 	held     map[string]mesos.Offer // offers that have not ended
+	back     map[string]bool        // offers whose last DECLINE failed
+	declined *core.Decline          // the last one, which may fail
 	offers   int
 	requests uint64
 	binds    map[uint64]bool // not answered
@@ -114,7 +116,7 @@ func (w *world) found(id string) core.AgentFound {
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	return &world{
 		t: t, rand: r, core: core.New(core.Config{RemovalWait: 20 * time.Second}), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		held: map[string]mesos.Offer{}, binds: map[uint64]bool{}, reserves: map[uint64]bool{}, launched: map[string]string{}, running: map[string]*life{},
+		held: map[string]mesos.Offer{}, back: map[string]bool{}, binds: map[uint64]bool{}, reserves: map[uint64]bool{}, launched: map[string]string{}, running: map[string]*life{},
 		asked: map[uint64]core.Reserve{}, pods: map[types.UID]*corev1.Pod{}, lives: map[string]int{},
 	}
 }
@@ -238,6 +240,11 @@ func (w *world) event() core.Event {
 		w.lives[pod.Name]++
 		return core.PodGone{Pod: pod}
 	case 18:
+		if w.declined != nil && w.rand.IntN(2) == 0 {
+			decline := *w.declined
+			w.declined = nil
+			return core.CallFailed{Effect: decline, Err: []error{errdefs.ErrLost, errdefs.ErrRefused, errdefs.ErrUnavailable}[w.rand.IntN(3)]}
+		}
 		if len(w.effects) > 0 {
 			effect := w.effects[w.rand.IntN(len(w.effects))]
 			return core.CallFailed{Effect: effect, Err: []error{errdefs.ErrLost, errdefs.ErrRefused, errdefs.ErrNotFound}[w.rand.IntN(3)]}
