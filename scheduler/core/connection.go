@@ -51,7 +51,7 @@ func (c *Core) onDisconnected() {
 	c.pool.Clear()
 	c.forgetDeclines()
 	c.revive.at = time.Time{}
-	c.gateBy = time.Time{}
+	c.reconciliation.by, c.reconciliation.again = time.Time{}, time.Time{}
 	err := fmt.Errorf("the connection to the Mesos master was lost before the launch: %w", errdefs.ErrUnavailable)
 	for _, uid := range sorted(c.launches) {
 		if c.launches[uid].task == "" {
@@ -61,41 +61,77 @@ func (c *Core) onDisconnected() {
 	c.touchAll()
 }
 
-// reconcile asks for the state of all live tasks, and for tasks that only Mesos knows. The first round is the gate.
+// reconciliation is the comparison of our tasks with those that Mesos knows. Its first round is part of the gate.
+type reconciliation struct {
+	over     bool
+	awaiting map[string]bool // tasks whose answer the first round waits for
+	marker   string          // the made-up one among them
+	rounds   int
+	by       time.Time // the round ends at this time; zero while none runs
+	again    time.Time // a round that failed is repeated at this time; zero for none
+}
+
+// markerPrefix begins ids of tasks that never were, on an agent that never was: Mesos always answers for those.
+const markerPrefix, markerAgent = "mesopod-reconciliation-", "mesopod-no-agent"
+
+// reconcile asks for the state of all live tasks, and for tasks that only Mesos knows. The first round is the gate: it
+// asks for a made-up task last, whose answer tells that those for tasks which only Mesos knows have all come before.
 func (c *Core) reconcile(why string) {
+	r := &c.reconciliation
+	r.again = time.Time{}
 	if !c.connected || !c.podsSynced {
 		return
 	}
 	c.do(Reconcile{Tasks: map[string]string{}, Why: why + ": tasks that only Mesos knows"})
-	live := map[string]string{}
+	named := map[string]string{}
+	clear(r.awaiting)
 	for _, task := range c.tasks.Live(nil) {
-		live[task.ID] = task.AgentID
+		named[task.ID] = task.AgentID
 	}
-	if len(live) > 0 {
-		c.do(Reconcile{Tasks: live, Why: why + ": tasks that pods name"})
+	if !r.over {
+		r.rounds++
+		r.marker = fmt.Sprint(markerPrefix, r.rounds)
+		named[r.marker] = markerAgent
+		for id := range named {
+			r.awaiting[id] = true
+		}
+		r.by = c.now.Add(reconcileRound)
 	}
-	if c.reconciled {
-		return
+	if len(named) > 0 {
+		c.do(Reconcile{Tasks: named, Why: why + ": tasks that pods name"})
 	}
-	for id := range live {
-		c.awaiting[id] = true
-	}
-	c.gateBy = c.now.Add(reconcileRound)
 }
 
-// closeReconciliation ends the first round when all is answered, or when its time is over.
-func (c *Core) closeReconciliation() {
-	if c.gateBy.IsZero() {
+// reconcileFailed lets the round start anew: what it has heard so far is not all.
+func (c *Core) reconcileFailed(err error) {
+	if !c.connected {
+		c.note("", fmt.Sprintf("RECONCILE failed, the next connection asks anew: %v", err))
 		return
 	}
-	if len(c.awaiting) > 0 && c.now.Before(c.gateBy) {
+	r := &c.reconciliation
+	clear(r.awaiting)
+	r.by, r.again = time.Time{}, c.now.Add(retryAfter)
+	c.note("", fmt.Sprintf("RECONCILE failed, all is asked for again in %s: %v", retryAfter, err))
+}
+
+// dueReconciliation repeats a round that failed, and ends the first one when all is answered or its time is over.
+func (c *Core) dueReconciliation() {
+	r := &c.reconciliation
+	if !r.again.IsZero() && !c.now.Before(r.again) {
+		c.reconcile("RECONCILE failed before")
+	}
+	if r.by.IsZero() || len(r.awaiting) > 0 && c.now.Before(r.by) {
 		return
 	}
-	if n := len(c.awaiting); n > 0 {
-		c.note("", fmt.Sprintf("reconciliation: %d tasks are not answered for within %s, going on", n, reconcileRound))
+	if len(r.awaiting) > 0 {
+		unanswered := len(r.awaiting)
+		if r.awaiting[r.marker] {
+			unanswered--
+		}
+		c.note("", fmt.Sprintf("reconciliation: %d tasks are not answered for within %s, going on", unanswered, reconcileRound))
 	}
-	c.gateBy, c.reconciled = time.Time{}, true
-	clear(c.awaiting)
+	r.by, r.over = time.Time{}, true
+	clear(r.awaiting)
 	c.touchAll()
 }
 

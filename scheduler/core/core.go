@@ -19,13 +19,11 @@ type Core struct {
 	procure procure.Config
 
 	// Connection and gate.
-	connected   bool
-	frameworkID string
-	idStored    bool
-	podsSynced  bool
-	reconciled  bool
-	awaiting    map[string]bool // tasks whose first reconciliation is not answered
-	gateBy      time.Time       // the round ends at this time; zero while none runs
+	connected      bool
+	frameworkID    string
+	idStored       bool
+	podsSynced     bool
+	reconciliation reconciliation
 
 	// What is known.
 	agents map[string]*agent
@@ -63,8 +61,8 @@ func New(cfg Config) *Core {
 	procurement := cfg.Procure()
 	return &Core{
 		cfg: cfg, procure: procurement,
-		awaiting: map[string]bool{},
-		agents:   map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{},
+		reconciliation: reconciliation{awaiting: map[string]bool{}},
+		agents:         map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{},
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
@@ -142,7 +140,7 @@ func (c *Core) open() bool { return c.connected && c.idStored && c.gateOpen() }
 
 // passTime does what is due.
 func (c *Core) passTime() {
-	c.closeReconciliation()
+	c.dueReconciliation()
 	c.dueBatches()
 	c.dueLaunches()
 	c.dueKills()
@@ -161,7 +159,8 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 			next, found = t, true
 		}
 	}
-	at(c.gateBy)
+	at(c.reconciliation.by)
+	at(c.reconciliation.again)
 	for _, b := range c.batches {
 		at(b.due)
 	}

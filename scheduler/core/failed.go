@@ -25,6 +25,8 @@ func (c *Core) onCallFailed(ev CallFailed) {
 		c.acceptFailed(effect, ev.Err)
 	case Decline:
 		c.declineFailed(effect, ev.Err)
+	case Reconcile:
+		c.reconcileFailed(ev.Err)
 	case Revive:
 		c.revive.long = true
 		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))

@@ -33,7 +33,7 @@ func newGate() gate {
 }
 
 // gateOpen: what runs is known, so nothing can be launched twice.
-func (c *Core) gateOpen() bool { return c.podsSynced && c.reconciled && c.survey.done }
+func (c *Core) gateOpen() bool { return c.podsSynced && c.reconciliation.over && c.survey.done }
 
 // holdReason says why the pod must not be placed now; "" when it may.
 func (c *Core) holdReason(uid types.UID) string {

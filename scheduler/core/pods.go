@@ -49,7 +49,7 @@ func (c *Core) onPodChanged(pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" {
 		if task := c.tasks.Recover(pod); task != nil {
 			c.dirty[task.AgentID] = true
-			if c.connected && c.reconciled {
+			if c.connected && c.reconciliation.over {
 				c.do(Reconcile{Tasks: map[string]string{task.ID: task.AgentID}, Why: "a pod names a task that is not known"})
 			}
 		}

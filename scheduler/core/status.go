@@ -25,7 +25,10 @@ func (c *Core) onStatus(ev StatusUpdate) {
 		c.note(id, "status before the pods are listed; Mesos sends it again")
 		return
 	}
-	delete(c.awaiting, id)
+	delete(c.reconciliation.awaiting, id)
+	if strings.HasPrefix(id, markerPrefix) {
+		return
+	}
 	c.apply(status)
 	if len(status.UUID) > 0 {
 		c.do(Acknowledge{AgentID: status.GetAgentID().GetValue(), TaskID: id, UUID: status.UUID, Why: tasks.Name(status.GetState()) + " is applied"})

@@ -58,7 +58,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "snapshot":
 		return fmt.Sprintf("%+v\n", s.core.Snapshot())
 	case "start":
-		return s.step(core.Subscribed{FrameworkID: "fw"}) + s.step(core.FrameworkIDStored{FrameworkID: "fw"}) + s.step(core.PodsSynced{}) + s.step(core.Surveyed{Complete: true})
+		return s.step(core.Subscribed{FrameworkID: "fw"}) + s.step(core.FrameworkIDStored{FrameworkID: "fw"}) + s.step(core.PodsSynced{}) +
+			s.step(markerAnswer(s.last["reconcile"])) + s.step(core.Surveyed{Complete: true})
 	case "agent":
 		host := word(d, "host", strings.ToLower(word(d, "id", "A1")))
 		return s.step(s.offer(t, d)) + s.step(s.found(t, d)) + s.step(core.NodeStored{Node: host})
@@ -124,6 +125,8 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 	case "call-failed":
 		err := map[string]error{"lost": errdefs.ErrLost, "unavailable": errdefs.ErrUnavailable, "conflict": errdefs.ErrConflict, "refused": errdefs.ErrRefused, "not-found": errdefs.ErrNotFound}[word(d, "err", "refused")]
 		return core.CallFailed{Effect: s.last[word(d, "of", "accept")], Err: err}
+	case "marker": // Mesos answers for the made-up task.
+		return markerAnswer(s.last["reconcile"])
 	case "tick":
 		return core.Tick{}
 	}
@@ -277,6 +280,18 @@ func (s *story) surveyed(d *datadriven.TestData) core.Surveyed {
 		ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: name, AgentID: strings.ToUpper(name), Unreachable: slices.Contains(list("tainted"), name)})
 	}
 	return ev
+}
+
+// markerAnswer is the answer for the made-up task of a Reconcile.
+func markerAnswer(effect core.Effect) core.StatusUpdate {
+	var status mesos.TaskStatus
+	for id, agent := range effect.(core.Reconcile).Tasks {
+		if _, _, err := messages.ParseTaskID(id); err != nil {
+			status = mesos.TaskStatus{TaskID: mesos.TaskID{Value: id}, AgentID: &mesos.AgentID{Value: agent}, State: mesos.TASK_UNKNOWN.Enum(),
+				Source: mesos.SOURCE_MASTER.Enum(), Reason: mesos.REASON_RECONCILIATION.Enum()}
+		}
+	}
+	return core.StatusUpdate{Status: status}
 }
 
 func (s *story) status(t *testing.T, d *datadriven.TestData) core.StatusUpdate {

@@ -59,6 +59,11 @@ func (w *world) react(effect core.Effect) {
 	switch e := effect.(type) {
 	case core.StoreFrameworkID:
 		w.answers = append(w.answers, core.FrameworkIDStored{FrameworkID: e.FrameworkID})
+	case core.Reconcile:
+		w.effects = append(w.effects, e)
+		if answer := markerAnswer(e); answer.Status.TaskID.Value != "" {
+			w.answers = append(w.answers, answer)
+		}
 	case core.Survey:
 		w.answers = append(w.answers, w.survey())
 	case core.LookUpAgent:
