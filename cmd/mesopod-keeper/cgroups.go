@@ -235,7 +235,12 @@ func (p plan) dead(cgroup string) bool {
 }
 
 func isKeeper(pid int) bool {
-	// The kernel cuts the name to 15 bytes.
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	return err == nil && strings.HasPrefix("mesopod-keeper", strings.TrimSpace(string(name)))
+	return err == nil && namesKeeper(string(name))
+}
+
+// namesKeeper tells a keeper by its comm. The kernel cuts names to 15 bytes, so it never cuts this one of 14; the name
+// "mesopod" is the executor's, which may outlive its keeper.
+func namesKeeper(comm string) bool {
+	return strings.TrimSuffix(comm, "\n") == "mesopod-keeper"
 }

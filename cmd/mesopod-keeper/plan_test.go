@@ -131,3 +131,14 @@ func FuzzHierarchies(f *testing.F) {
 		version2Mount(mountinfo)
 	})
 }
+
+// A cgroup whose keeper is gone is swept though its executor, which is called mesopod, lives on in it.
+func TestNamesKeeper(t *testing.T) {
+	for comm, want := range map[string]bool{
+		"mesopod-keeper\n": true, "mesopod\n": false, "mesopod-\n": false, "\n": false, "mesopod-keeperx\n": false, "m\n": false,
+	} {
+		if got := namesKeeper(comm); got != want {
+			t.Errorf("comm %q is a keeper's: %t, want %t", comm, got, want)
+		}
+	}
+}
