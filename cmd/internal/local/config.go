@@ -122,10 +122,19 @@ func (c Config) complete() (Config, error) {
 	default:
 		fault("--launcher=%s: want linux or posix", c.Launcher)
 	}
-	if p, err := netip.ParsePrefix(c.Subnet); err != nil || !p.Addr().Is4() || p.Bits() > 16 {
-		fault("--subnet=%s: want an IPv4 range of at least /16, such as 10.89.0.0/16", c.Subnet)
+	if _, err := parseSubnet(c.Subnet); err != nil {
+		faults = append(faults, err)
 	}
 	return c, errors.Join(faults...)
+}
+
+// parseSubnet reads --subnet.
+func parseSubnet(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil || !p.Addr().Is4() || p.Bits() > 16 {
+		return netip.Prefix{}, newFault(errdefs.ErrInvalid, "--subnet=%s: want an IPv4 range of at least /16, such as 10.89.0.0/16", text)
+	}
+	return p.Masked(), nil
 }
 
 // machineResources is what each of the agents offers by default.
@@ -171,11 +180,11 @@ type addresses struct {
 // plan divides the subnet: .0.1 the bridge, .0.11 the first agent, .0.12 the second, .1.0/24 pods of the first agent,
 // .2.0/24 of the second, and so on.
 func plan(c Config) (addresses, error) {
-	p, err := netip.ParsePrefix(c.Subnet)
+	subnet, err := parseSubnet(c.Subnet)
 	if err != nil {
 		return addresses{}, err
 	}
-	a := addresses{subnet: p.Masked()}
+	a := addresses{subnet: subnet}
 	a.bridge = netip.PrefixFrom(a.at(0, 1), agentBits)
 	if c.external() {
 		return a, nil

@@ -52,6 +52,7 @@ func TestConfigOneFault(t *testing.T) {
 		"zookeeper":       func(c *Config) { c.Mesos = "zk://a:2181/mesos" },
 		"master no port":  func(c *Config) { c.Mesos = "master" },
 		"ipv6 subnet":     func(c *Config) { c.Subnet = "fd00::/16" },
+		"wide ipv6":       func(c *Config) { c.Subnet = "::/16" },
 		"no subnet":       func(c *Config) { c.Subnet = "" },
 		"root folder":     func(c *Config) { c.StateDir = "/" },
 		"folder of all":   func(c *Config) { c.StateDir = "/var" },
@@ -66,6 +67,10 @@ func TestConfigOneFault(t *testing.T) {
 			spoil(&cfg)
 			if _, err := cfg.complete(); !errors.Is(err, errdefs.ErrInvalid) {
 				t.Errorf("error = %v, want an invalid one", err)
+			}
+			// It is planned too, so that all faults are told together, and must not panic.
+			if _, _, err := prepare(cfg); !errors.Is(err, errdefs.ErrInvalid) {
+				t.Errorf("prepare: error = %v, want an invalid one", err)
 			}
 		})
 	}
