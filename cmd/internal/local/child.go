@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,6 +40,10 @@ const (
 // after its start is an error, told with the end of its log: at once before up is closed, since then its flags or its
 // machine are wrong, and after that when it happens again and again.
 func (c child) run(ctx context.Context, dir string, up <-chan struct{}) error {
+	// The kernel sends Pdeathsig when the thread ends that started the child, not when the process does. This thread
+	// lives as long as the child, since nothing but this goroutine runs on it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	short := 0
 	for {
 		began := time.Now()
