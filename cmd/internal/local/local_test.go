@@ -291,3 +291,11 @@ func TestMasterClient(t *testing.T) {
 		t.Errorf("teardown: %v, of framework %q", err, tornDown)
 	}
 }
+
+// Master and agents are asked without a proxy, whatever the environment says about one.
+func TestClientWithoutProxy(t *testing.T) {
+	transport, ok := client.Transport.(*http.Transport)
+	if !ok || transport.Proxy != nil {
+		t.Errorf("the client of Mesos has transport %T, which asks the environment for a proxy", client.Transport)
+	}
+}

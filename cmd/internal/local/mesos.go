@@ -104,6 +104,14 @@ type masterAgent struct {
 	Active   bool   `json:"active"`
 }
 
+// client asks master and agents. They are near: a proxy for the world outside must not be asked for them.
+var client = newClient()
+
+func newClient() *http.Client {
+	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, IdleConnTimeout: time.Minute}
+	return &http.Client{Transport: transport}
+}
+
 // call does one request and reads its answer into result, unless that is nil.
 func call(ctx context.Context, method, url string, body, result any) (retErr error) {
 	var send io.Reader
@@ -120,7 +128,7 @@ func call(ctx context.Context, method, url string, body, result any) (retErr err
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return err
 	}
