@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // line is all that is an agent's own.
@@ -92,6 +95,34 @@ func TestShareOut(t *testing.T) {
 		got := shareOut(c.cores, c.memMB, c.agents)
 		if want := c.want + ";disk:20000;ports:[31000-32000]"; got != want {
 			t.Errorf("%d cores and %d MB for %d agents: %s, want %s", c.cores, c.memMB, c.agents, got, want)
+		}
+	}
+}
+
+// What an agent would refuse, and what no node fits in, is told before anything is started.
+func TestCheckResources(t *testing.T) {
+	for text, want := range map[string]string{
+		"cpus:4;mem:4096": "", "cpus:1.5;mem:288": "", "cpus(*):4;mem:4096;ports:[1-2,4-5];zones:{a,b};gpus:0": "",
+		"cpus:4;mem:4096;": "", `[{"name":"cpus"}]`: "", "file:///r.json": "", "cpus:2;cpus(ads):4;mem:1024": "",
+		"cpus:0.2;mem:100":        "too small",
+		"cpus:0.2":                "too small",
+		"cpus:4;mem:100":          "too small",
+		"cpus(ads):4;mem:1024":    "too small",
+		"cpus:x":                  "neither an amount",
+		"cpus:-4":                 "neither an amount",
+		"cpus:nan;mem:1024":       "neither an amount",
+		"cpus:[1-4];mem:1024":     "must be a number",
+		"cpus":                    "not NAME:VALUE",
+		"cpus=4":                  "not NAME:VALUE",
+		"cpus:4;mem:1024;ports:":  "not NAME:VALUE",
+		"cpus:4;mem:1024; :12000": "not NAME:VALUE",
+	} {
+		err := checkResources(text)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s is refused: %v", text, err)
+		case want != "" && (!errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: error = %v, want %s", text, err, want)
 		}
 	}
 }

@@ -8,10 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
@@ -111,6 +108,15 @@ func (c Config) complete() (Config, error) {
 		fault("--agents=%d goes with --mesos=real only: %s has the agents that it has", c.Agents, c.Mesos)
 	case c.AgentResources == "":
 		c.AgentResources = machineResources(c.Agents)
+	case c.external():
+		fault("--agent-resources=%s goes with --mesos=real only: %s has the agents that it has", c.AgentResources, c.Mesos)
+	default:
+		if err := checkResources(c.AgentResources); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if c.Address != nil && !c.external() {
+		fault("--address=%s goes with a Mesos that runs elsewhere only: else the API server has the bridge's address", c.Address)
 	}
 	switch c.Launcher {
 	case "":
@@ -135,25 +141,6 @@ func parseSubnet(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, newFault(errdefs.ErrInvalid, "--subnet=%s: want an IPv4 range of at least /16, such as 10.89.0.0/16", text)
 	}
 	return p.Masked(), nil
-}
-
-// machineResources is what each of the agents offers by default.
-func machineResources(agents int) string {
-	memMB := uint64(8192)
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		memMB = uint64(info.Totalram) * uint64(info.Unit) >> 20
-	}
-	return shareOut(runtime.NumCPU(), memMB, agents)
-}
-
-// shareOut divides a machine between agents: all cores, as if there were 4 at least so that a small machine can run
-// several pods, and 60 % of the memory, the rest being for the control plane. An agent has no less than 2 cores and
-// 1 GiB, so that a pod fits beside the executor; what many agents offer together then overbooks the machine. Each has
-// all ports, since each has an address.
-func shareOut(cores int, memMB uint64, agents int) string {
-	return fmt.Sprintf("cpus:%d;mem:%d;disk:20000;ports:[31000-32000]",
-		max(2, max(4, cores)/agents), max(1024, memMB*6/10/uint64(agents)))
 }
 
 // cgroupsV1Usable tells whether Mesos' linux launcher can work: it needs cgroup v1 hierarchies of its own.

@@ -53,6 +53,7 @@ func TestConfigOneFault(t *testing.T) {
 		"master no port":  func(c *Config) { c.Mesos = "master" },
 		"ipv6 subnet":     func(c *Config) { c.Subnet = "fd00::/16" },
 		"wide ipv6":       func(c *Config) { c.Subnet = "::/16" },
+		"small agents":    func(c *Config) { c.AgentResources = "cpus:0.2;mem:100" },
 		"no subnet":       func(c *Config) { c.Subnet = "" },
 		"root folder":     func(c *Config) { c.StateDir = "/" },
 		"folder of all":   func(c *Config) { c.StateDir = "/var" },
@@ -60,7 +61,9 @@ func TestConfigOneFault(t *testing.T) {
 		"unknown kind":    func(c *Config) { c.Launcher = "systemd" },
 		"negative agents": func(c *Config) { c.Agents = -1 },
 		"many agents":     func(c *Config) { c.Agents = maxAgents + 1 },
-		"agents outside":  func(c *Config) { c.Agents, c.Mesos = 2, "10.0.0.1:5050" },
+		"address of ours": func(c *Config) { c.Address = net.IPv4(10, 0, 0, 2) },
+		"their resources": func(c *Config) { c.Mesos = "10.0.0.1:5050" },
+		"agents outside":  func(c *Config) { c.Agents, c.Mesos, c.AgentResources = 2, "10.0.0.1:5050", "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := good(t)
@@ -76,7 +79,8 @@ func TestConfigOneFault(t *testing.T) {
 	}
 	for _, master := range []string{"10.0.0.1:5050", "http://master.example:5050/"} {
 		cfg := good(t)
-		cfg.Mesos = master
+		cfg.Mesos, cfg.AgentResources = master, ""
+		cfg.Address = net.IPv4(10, 0, 0, 2)
 		if _, err := cfg.complete(); err != nil {
 			t.Errorf("--mesos=%s is refused: %v", master, err)
 		}
