@@ -135,7 +135,8 @@ func prune(folder string, live map[string]bool) error {
 
 // liveSockets are the paths of the unix sockets that a program has open.
 func liveSockets() (map[string]bool, error) {
-	data, err := os.ReadFile("/proc/net/unix")
+	// Of this thread: /proc/net is that of the process's first thread, which may be in another network namespace.
+	data, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		return nil, fmt.Errorf("list sockets: %w", err)
 	}

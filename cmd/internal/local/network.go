@@ -131,13 +131,25 @@ func createNetns(path string) error {
 	}
 	done := make(chan error)
 	go func() {
-		// Never unlocked: the thread, which is in the new namespace, ends with the goroutine.
+		// Unlocked only when it is back: else the thread ends with the goroutine. The process's first thread could not end.
 		runtime.LockOSThread()
+		here, err := netns.Get()
+		if err != nil {
+			done <- fmt.Errorf("own network namespace: %w", err)
+			return
+		}
+		defer func() { _ = here.Close() }() // it was only read
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("unshare: %w", err)
 			return
 		}
-		done <- unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+		err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+		if back := netns.Set(here); back != nil {
+			err = errors.Join(err, fmt.Errorf("return to the own network namespace: %w", back))
+		} else {
+			runtime.UnlockOSThread()
+		}
+		done <- err
 	}()
 	if err := <-done; err != nil {
 		return errors.Join(err, os.Remove(path))

@@ -200,14 +200,28 @@ func TestNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Never unlocked: the thread, which is in a namespace of its own, ends with the test.
+	origin, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unmountBelow(l.StateDir); err != nil {
-			t.Error(err)
+		if err := errors.Join(unmountBelow(l.StateDir), netns.Set(origin), origin.Close()); err != nil {
+			t.Error(err) // and the thread ends with the test
+			return
+		}
+		runtime.UnlockOSThread()
+		threads, err := filepath.Glob("/proc/self/task/*/ns/net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thread := range threads {
+			if now, err := os.Readlink(thread); err == nil && now != inode(t) {
+				t.Errorf("thread %s is in %s, the test in %s", thread, now, inode(t))
+			}
 		}
 	})
 	if err := buildNetwork(l, a); err != nil {
@@ -245,6 +259,16 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("link %s stays", link.Attrs().Name)
 		}
 	}
+}
+
+// inode names the network namespace of this thread.
+func inode(t *testing.T) string {
+	t.Helper()
+	name, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // wantHops makes sure that the way to the agents' pods leads over their own agent.
