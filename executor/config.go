@@ -73,11 +73,12 @@ const (
 	DefaultClusterDomain     = "cluster.local"
 )
 
-// Load reads the file and checks it. The error names all faults at once; those of content are errdefs.ErrInvalid.
+// Load reads the file and checks it. The error names all faults at once; each is errdefs.ErrInvalid, a file that cannot
+// be read included.
 func Load(path string) (Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("executor configuration: %w", err)
+		return Config{}, fmt.Errorf("executor configuration: %w: %w", errdefs.ErrInvalid, err)
 	}
 	config, err := parse(text)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/ledger"
 	"github.com/mesopod/mesopod/executor/store"
+	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // Executor is one executor. Make one with New.
@@ -70,7 +71,7 @@ func New(config Config, env Env) (*Executor, error) {
 	}
 	rest, err := clientcmd.BuildConfigFromFlags("", config.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("executor kubeconfig %s: %w", config.Kubeconfig, err)
+		return nil, fmt.Errorf("executor kubeconfig %s: %w: %w", config.Kubeconfig, errdefs.ErrInvalid, err)
 	}
 	rest.QPS, rest.Burst, rest.UserAgent = clientQPS, clientBurst, "mesopod-executor"
 	client, err := kubernetes.NewForConfig(rest)

@@ -35,13 +35,18 @@ func newRootCommand() *cobra.Command {
 	cli.AddLogFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(newSchedulerCommand(), newExecutorCommand(), newLocalCommand(), newKubectlCommand(), newVersionCommand())
-	for _, command := range append(root.Commands(), root) {
-		if command.Args != nil {
-			check := command.Args
-			command.Args = func(cmd *cobra.Command, args []string) error { return cli.Usage(check(cmd, args)) }
-		}
-	}
+	codeArgs(root)
 	return root
+}
+
+// codeArgs makes wrong arguments of a command, and of all below it, faults of usage.
+func codeArgs(command *cobra.Command) {
+	if check := command.Args; check != nil {
+		command.Args = func(cmd *cobra.Command, args []string) error { return cli.Usage(check(cmd, args)) }
+	}
+	for _, below := range command.Commands() {
+		codeArgs(below)
+	}
 }
 
 // hideForeignFlags hides the flags that Kubernetes' packages put onto every program they are linked into.

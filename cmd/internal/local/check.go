@@ -49,9 +49,13 @@ func checkMachine(l layout, a addresses) error {
 	missing := func(what, why string) {
 		faults = append(faults, newFault(errdefs.ErrNotFound, "%s is missing: %s", what, why))
 	}
-	need := bundleFiles
+	need, programs := bundleFiles, mesosFiles
 	if l.external() {
 		need = []string{"mesopod"}
+	}
+	// A folder that is not there is one fault, of the flag, not one for each file in it.
+	if err := checkFolder("--bundle-dir", l.BundleDir); err != nil {
+		faults, need = append(faults, err), nil
 	}
 	for _, name := range need {
 		if _, err := os.Stat(l.bundle(name)); err != nil {
@@ -69,7 +73,10 @@ func checkMachine(l layout, a addresses) error {
 	if !hasProgram("iptables") && !hasProgram("nft") {
 		missing("program iptables, and nft too,", "network plugins use one of them; package iptables or nftables")
 	}
-	for _, name := range mesosFiles {
+	if err := checkFolder("--mesos-dir", l.MesosDir); err != nil {
+		faults, programs = append(faults, err), nil
+	}
+	for _, name := range programs {
 		if _, err := os.Stat(l.mesos(name)); err != nil {
 			missing("Mesos program "+l.mesos(name), "install Mesos (make mesos), or name another folder with --mesos-dir")
 		}
@@ -78,6 +85,13 @@ func checkMachine(l layout, a addresses) error {
 		faults = append(faults, newFault(errdefs.ErrInvalid, "--launcher=linux needs cgroup v1 hierarchies cpu, cpuacct, memory and freezer, which this machine lacks: use --launcher=posix"))
 	}
 	return errors.Join(append(faults, checkSubnet(a))...)
+}
+
+func checkFolder(flag, dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return newFault(errdefs.ErrInvalid, "%s=%s: there is no such folder; make mesos runtime images build makes ./bin/bundle and ./bin/mesos", flag, dir)
+	}
+	return nil
 }
 
 func hasProgram(name string) bool {

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/mesopod/mesopod/cmd/internal/cli"
+)
+
+// What the user got wrong ends with exit code 2: trying again cannot help.
+func TestExitCodeOfUsage(t *testing.T) {
+	nothing := filepath.Join(t.TempDir(), "nothing")
+	for name, args := range map[string][]string{
+		"unknown flag":         {"local", "--nope"},
+		"argument":             {"local", "extra"},
+		"argument below":       {"local", "reset", "extra"},
+		"no such bundle":       {"local", "--bundle-dir=" + nothing},
+		"no such Mesos":        {"local", "--mesos-dir=" + nothing},
+		"resources":            {"local", "--agent-resources=cpus:x"},
+		"executor's config":    {"executor", "--config=" + nothing},
+		"scheduler's identity": {"scheduler", "--master=127.0.0.1:1", "--kubeconfig=" + nothing},
+	} {
+		root := newRootCommand()
+		root.SetArgs(args)
+		if err := root.ExecuteContext(t.Context()); cli.ExitCode(err) != cli.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d: %v", name, cli.ExitCode(err), cli.ExitUsage, err)
+		}
+	}
+}
