@@ -8,10 +8,18 @@ set -euo pipefail
 name=$1
 shift
 echo "==> $name"
-(
-  # The sleep must not keep the log's pipe open when the step is over.
-  while sleep 60 >/dev/null 2>&1 </dev/null && kill -0 $$ 2>/dev/null; do echo "    $name: ${SECONDS}s so far"; done
-) &
+alive() {
+  local nap=
+  trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+  while kill -0 $$ 2>/dev/null; do
+    # The sleep must not keep the log's pipe open when the step is over.
+    sleep 60 >/dev/null 2>&1 </dev/null &
+    nap=$!
+    wait "$nap"
+    echo "    $name: ${SECONDS}s so far"
+  done
+}
+alive &
 alive=$!
 trap 'kill "$alive" 2>/dev/null || true' EXIT
 status=0

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -45,10 +46,23 @@ func useLocalCluster(args []string) error {
 	if told || os.Getenv("KUBECONFIG") != "" {
 		return nil
 	}
-	if _, err := os.Stat(local.DefaultKubeconfig); err != nil {
+	if _, err := os.Stat(local.DefaultKubeconfig); err == nil {
+		return os.Setenv("KUBECONFIG", local.DefaultKubeconfig)
+	}
+	if _, err := os.Stat(clientcmd.RecommendedHomeFile); err == nil || !needsCluster(args) {
 		return nil // kubectl's own default
 	}
-	return os.Setenv("KUBECONFIG", local.DefaultKubeconfig)
+	// kubectl would try localhost:8080 again and again, and say so each time.
+	return fmt.Errorf("kubectl: no local cluster runs (%s is missing): start `mesopod local`, or name another with --kubeconfig", local.DefaultKubeconfig)
+}
+
+// needsCluster tells whether kubectl will ask an API server. Whatever is not known to do without is taken to.
+func needsCluster(args []string) bool {
+	if slices.ContainsFunc(args, func(arg string) bool { return arg == "-h" || arg == "--help" || arg == "--client" }) {
+		return false
+	}
+	command := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	return command >= 0 && !slices.Contains([]string{"help", "completion", "config", "kustomize", "options", "plugin"}, args[command])
 }
 
 // kubectlExit is what kubectl's way out of the middle of a command is turned into, so that only main exits.

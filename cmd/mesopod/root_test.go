@@ -27,3 +27,23 @@ func TestExitCodeOfUsage(t *testing.T) {
 		}
 	}
 }
+
+// kubectl without a cluster is told so once, unless its command needs none.
+func TestNeedsCluster(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"get", "pods"}, true},
+		{[]string{"-v=4", "get", "pods"}, true},
+		{[]string{"version"}, true},
+		{[]string{"version", "--client"}, false},
+		{[]string{"get", "--help"}, false},
+		{[]string{"completion", "bash"}, false},
+		{nil, false},
+	} {
+		if got := needsCluster(c.args); got != c.want {
+			t.Errorf("needsCluster(%q) = %t, want %t", c.args, got, c.want)
+		}
+	}
+}
