@@ -57,6 +57,7 @@ func (m *fakeMaster) serveScheduler(w http.ResponseWriter, r *http.Request) {
 	}
 	if call.Type != mesosscheduler.Call_SUBSCRIBE {
 		w.WriteHeader(http.StatusAccepted)
+		m.answerTasks(&call)
 		m.calls <- &call
 		return
 	}
@@ -71,6 +72,16 @@ func (m *fakeMaster) serveScheduler(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	m.stream = nil
 	m.mu.Unlock()
+}
+
+// answerTasks answers an explicit RECONCILE: this master knows no task.
+func (m *fakeMaster) answerTasks(call *mesosscheduler.Call) {
+	for _, task := range call.GetReconcile().GetTasks() {
+		m.send(&mesosscheduler.Event{Type: mesosscheduler.Event_UPDATE, Update: &mesosscheduler.Event_Update{Status: mesos.TaskStatus{
+			TaskID: task.TaskID, AgentID: task.AgentID, State: mesos.TASK_UNKNOWN.Enum(),
+			Source: mesos.SOURCE_MASTER.Enum(), Reason: mesos.REASON_RECONCILIATION.Enum(),
+		}}})
+	}
 }
 
 func (m *fakeMaster) send(event *mesosscheduler.Event) {

@@ -190,7 +190,7 @@ func (c *Core) launched(uid types.UID) {
 
 // wanting tells that pods wait that an offer could help.
 func (c *Core) wanting() bool {
-	if len(c.waiting) > 0 || c.starved() {
+	if c.podsWait() || c.starved() {
 		return true
 	}
 	for _, a := range c.assigned {

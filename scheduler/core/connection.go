@@ -141,6 +141,16 @@ func (c *Core) onWaiting(ev Waiting) {
 	}
 }
 
+// podsWait tells that kube-scheduler found no node for some pod. It may have said so of a pod that had left meanwhile.
+func (c *Core) podsWait() bool {
+	for uid := range c.waiting {
+		if c.pods[uid] != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // starved tells that some batch waits for offers.
 func (c *Core) starved() bool {
 	for _, b := range c.batches {

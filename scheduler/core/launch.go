@@ -144,7 +144,7 @@ func (c *Core) join(uid types.UID, l *launch) {
 		b.first, b.starved = c.now, false
 	}
 	b.due = b.first.Add(10 * c.cfg.BatchWindow)
-	if len(c.waiting) == 0 {
+	if !c.podsWait() {
 		b.due = earlier(c.now.Add(c.cfg.BatchWindow), b.due)
 	}
 }

@@ -2,10 +2,12 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/scheduler/nodes"
 	"github.com/mesopod/mesopod/scheduler/offers"
@@ -47,6 +49,7 @@ func (c *Core) onSurveyed(ev Surveyed) {
 		c.note("", "a survey that nobody asked for is ignored")
 		return
 	}
+	maps.DeleteFunc(c.waiting, func(uid types.UID, _ bool) bool { return c.pods[uid] == nil }) // of pods that have left
 	asked := s.asked
 	s.asked, s.done = time.Time{}, true
 	s.at = c.now.Add(c.cfg.RemovalWait)
