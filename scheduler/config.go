@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -85,7 +86,8 @@ func (c Config) Check() error {
 	if !strings.HasPrefix(c.BundleDir, "/") {
 		fault("bundle folder %q is not an absolute path", c.BundleDir)
 	}
-	if r := c.ExecutorResources; r.CPUs < 0.01 || r.MemMB < 32 || r.DiskMB < 0 {
+	// Asked this way round, for NaN compares with nothing.
+	if r := c.ExecutorResources; !(r.CPUs >= 0.01 && r.MemMB >= 32 && r.DiskMB >= 0) || math.IsInf(r.CPUs+r.MemMB+r.DiskMB, 0) {
 		fault("executor resources %s: at least 0.01 cpus and 32 MB are needed", r)
 	}
 	if len(c.SchedulerNames) == 0 {

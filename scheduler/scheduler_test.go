@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -258,6 +259,14 @@ func TestConfigCheck(t *testing.T) {
 		"executor resources", "named twice", `"No"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not tell of %s: %v", want, err)
+		}
+	}
+	// strconv takes these for numbers, and so do flags.
+	for _, odd := range []float64{math.NaN(), math.Inf(1)} {
+		c := testConfig("m:5050")
+		c.ExecutorResources.CPUs = odd
+		if err := c.Check(); !errors.Is(err, errdefs.ErrInvalid) {
+			t.Errorf("%g cpus: got %v, want invalid", odd, err)
 		}
 	}
 }

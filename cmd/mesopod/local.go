@@ -25,8 +25,8 @@ func newLocalCommand() *cobra.Command {
 		Long: `Run a whole cluster on this machine: control plane, Mesos, scheduler, executor.
 
 It needs root, tells each phase of the start with its time, and is ready when it says so. Ctrl-C or SIGTERM ends the pods
-in their grace and removes everything: processes, mounts, network namespaces, links, cgroups, changed sysctls. A second
-Ctrl-C does not wait for the pods. Each start is a new cluster.`,
+in their grace and removes everything but logs and sandboxes: processes, mounts, network namespaces, links, cgroups,
+changed sysctls. A second Ctrl-C does not wait for the pods. Each start is a new cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runLocal(cmd, cfg) },
 	}

@@ -357,7 +357,7 @@ func (c *cluster) welcome() string {
   %s get nodes
   pods run on Mesos with spec.schedulerName: mesos
 
-Ctrl-C ends it and removes everything.`,
+Ctrl-C ends it and removes everything but the logs.`,
 		time.Since(c.tell.began).Seconds(), c.plane.Server(), c.layout.kubeconfig(), c.master.address, c.logs(), kubectl)
 }
 
