@@ -124,8 +124,7 @@ func (c *Core) holder(uid types.UID) *tasks.Task {
 	return nil
 }
 
-// join puts a launch into the batch of its agent. While pods wait, those that an offer woke together follow each other
-// at kube-scheduler's pace, so the batch takes its longest time; else a short silence ends it.
+// join puts a launch into the batch of its agent.
 func (c *Core) join(uid types.UID, l *launch) {
 	id := l.agentID
 	c.launches[uid] = l
@@ -143,10 +142,7 @@ func (c *Core) join(uid types.UID, l *launch) {
 	if b.starved {
 		b.first, b.starved = c.now, false
 	}
-	b.due = b.first.Add(10 * c.cfg.BatchWindow)
-	if !c.podsWait() {
-		b.due = earlier(c.now.Add(c.cfg.BatchWindow), b.due)
-	}
+	b.due = earlier(c.now.Add(c.cfg.BatchWindow), b.first.Add(10*c.cfg.BatchWindow))
 }
 
 func (b *batch) starve() { b.starved, b.due = true, time.Time{} }
