@@ -71,7 +71,8 @@ test-node: ## unit tests of the packages that embed Kubernetes
 .PHONY: test-e2e
 test-e2e: ## end-to-end tests on real Mesos, kubelet and containerd (root; after mesos, runtime, images, build)
 	@[ "$$(id -u)" = 0 ] || { echo "test-e2e: run as root: it makes network namespaces, mounts and cgroups" >&2; exit 1; }
-	@$(STEP) test-e2e env CGO_ENABLED=0 go test -count=1 -v -timeout 25m ./test/e2e/...
+	@suites=$$(contrib/packages.sh suites); \
+	$(STEP) test-e2e env CGO_ENABLED=0 go test -p 1 -count=1 -v -timeout 25m $$suites
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck

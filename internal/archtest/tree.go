@@ -26,7 +26,8 @@ type File struct {
 	Path, Dir string
 	// Package is the name in the package clause; "main" is a program.
 	Package string
-	// Test is true of files that only tests are built from.
+	// Test is true of files that only tests are built from: those by name, and the packages below test, which suites
+	// share.
 	Test bool
 	// Lines counts the newlines of the file.
 	Lines int
@@ -80,7 +81,8 @@ func (t *Tree) parse(fsys fs.FS, name string) error {
 	}
 	t.Files = append(t.Files, &File{
 		Path: name, Dir: path.Dir(name), Package: parsed.Name.Name,
-		Test: strings.HasSuffix(name, "_test.go"), Lines: bytes.Count(text, []byte("\n")), AST: parsed,
+		Test:  strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "test/") && parsed.Name.Name != "main",
+		Lines: bytes.Count(text, []byte("\n")), AST: parsed,
 	})
 	return nil
 }

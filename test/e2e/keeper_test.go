@@ -16,15 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The words in the command lines of the executor and of its keeper; the keeper's watchdog has other ones.
-const (
-	executorWords = "/mesopod executor --config"
-	keeperWords   = "mesopod-keeper --bundle-dir"
-)
-
-// ofFirst is in the environment of the processes of the first agent's executor alone.
-var ofFirst = "MESOS_SANDBOX=" + filepath.Join(stateDir, "agent1") + "/"
-
 // untilTold ends well when it is told to.
 const untilTold = "echo up; while [ ! -e /tmp/end ]; do sleep 0.2; done"
 
@@ -41,11 +32,11 @@ func TestExecutorKilled(t *testing.T) {
 func TestAgentAndExecutorKilled(t *testing.T) {
 	before := startThree(t, "double")
 	sandboxBefore := sandbox(t, nodeName)
-	agent, err := partPID("MESOS_HOSTNAME="+nodeName, []string{"mesos-agent"})
+	agent, err := partPID("MESOS_HOSTNAME="+nodeName, "mesos-agent")
 	if err != nil {
 		t.Fatal(err)
 	}
-	executor, err := partPID(ofFirst, []string{executorWords})
+	executor, err := partPID(ofFirst, executorWords)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +127,7 @@ func TestKeeperKilled(t *testing.T) {
 			t.Fatalf("found no %s of a living executor: this test would prove nothing", part)
 		}
 	}
-	keeper, err := partPID(ofFirst, []string{keeperWords})
+	keeper, err := partPID(ofFirst, keeperWords)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ func TestRunning(t *testing.T) {
 	create(t, newPod("running", "echo up; "+steady))
 	pod := waitPhase(t, "running", corev1.PodRunning)
 	task := waitTask(t, pod, "TASK_RUNNING")
-	if pod.Status.PodIP == "" || !slices.Equal(task.ips(), []string{pod.Status.PodIP}) {
-		t.Errorf("pod IP is %q, the task's %v", pod.Status.PodIP, task.ips())
+	if pod.Status.PodIP == "" || !slices.Equal(task.IPs(), []string{pod.Status.PodIP}) {
+		t.Errorf("pod IP is %q, the task's %v", pod.Status.PodIP, task.IPs())
 	}
 	if task.Name != "running.default.pod" || task.TaskID.Value != string(pod.UID)+".1" {
 		t.Errorf("task is %q with id %s, want running.default.pod with id %s.1", task.Name, task.TaskID.Value, pod.UID)
@@ -42,7 +42,7 @@ func TestRunning(t *testing.T) {
 	if len(task.Labels.Labels) == 0 {
 		t.Error("the task has no labels")
 	}
-	if got := task.last().Message; got != "pod-running:running_default" {
+	if got := task.Last().Message; got != "pod-running:running_default" {
 		t.Errorf("message of TASK_RUNNING = %q", got)
 	}
 }
@@ -128,7 +128,7 @@ func TestFailed(t *testing.T) {
 	t.Parallel()
 	create(t, newPod("failed", "exit 3"))
 	pod := waitPhase(t, "failed", corev1.PodFailed)
-	message := waitTask(t, pod, "TASK_FAILED").last().Message
+	message := waitTask(t, pod, "TASK_FAILED").Last().Message
 	for _, part := range []string{"pod-failed", "main", "Error", "3"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("message of TASK_FAILED is %q, it lacks %q", message, part)
@@ -157,7 +157,7 @@ func TestDeleted(t *testing.T) {
 	if left := podProcesses(t, pod); len(left) > 0 {
 		t.Errorf("the task is TASK_KILLED while processes %v of the pod run", left)
 	}
-	took := seconds(killed.last().Timestamp).Sub(began)
+	took := seconds(killed.Last().Timestamp).Sub(began)
 	if took < 1500*time.Millisecond || took > 15*time.Second {
 		t.Errorf("TASK_KILLED came after %s; the container needs 2 s after SIGTERM", took)
 	}

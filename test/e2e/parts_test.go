@@ -3,13 +3,8 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,65 +60,6 @@ func TestAgentKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitTask(t, before, "TASK_KILLED")
-}
-
-// sameContainer makes sure that a pod was not touched since it was looked at.
-func sameContainer(t *testing.T, before *corev1.Pod) {
-	t.Helper()
-	after, err := client.CoreV1().Pods(namespace).Get(t.Context(), before.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
-	if was.ContainerID != is.ContainerID || is.RestartCount != 0 || after.DeletionTimestamp != nil {
-		t.Errorf("pod %s was disturbed: container %s is now %s, %d restarts", before.Name, was.ContainerID, is.ContainerID, is.RestartCount)
-	}
-	tasks, err := tasksOf(t.Context(), before)
-	if err != nil || len(tasks) != 1 || tasks[0].State != "TASK_RUNNING" {
-		t.Errorf("tasks of pod %s are %v (%v), want the one that runs", before.Name, tasks, err)
-	}
-}
-
-// killPart kills the process of the cluster whose command line has all the words, and its environment the variable,
-// and waits until another has its place.
-func killPart(t *testing.T, variable string, words ...string) {
-	t.Helper()
-	first, err := partPID(variable, words)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-		t.Fatalf("kill %v: %v", words, err)
-	}
-	eventually(t, fmt.Sprintf("%v to be started again", words), func(context.Context) error {
-		now, err := partPID(variable, words)
-		if err == nil && now == first {
-			err = fmt.Errorf("process %d still runs", first)
-		}
-		return err
-	})
-}
-
-func partPID(variable string, words []string) (int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		// What cannot be read has ended.
-		command, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		environment, _ := os.ReadFile("/proc/" + e.Name() + "/environ")
-		line := strings.ReplaceAll(string(command), "\x00", " ")
-		missing := slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
-		if !missing && strings.Contains(string(environment), "MESOPOD_LOCAL="+stateDir) && strings.Contains(string(environment), variable) {
-			return pid, nil
-		}
-	}
-	return 0, fmt.Errorf("no process of the cluster has %v in its command line and %q in its environment", words, variable)
 }
 
 // Version and help answer without a cluster.

@@ -19,7 +19,7 @@ func TestOneAcceptForWaitingPods(t *testing.T) {
 	// The agent's executor runs, so its offers are held: the first pod starts it.
 	create(t, onNode(newPod("batch-0", steady), nodeName))
 	waitPhase(t, "batch-0", corev1.PodRunning)
-	scheduler, err := partPID("", []string{"scheduler", "--kubeconfig="})
+	scheduler, err := partPID("", "scheduler", "--kubeconfig=")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestRelaunch(t *testing.T) {
 	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "stubborn", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	keeper, err := partPID(ofFirst, []string{keeperWords})
+	keeper, err := partPID(ofFirst, keeperWords)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func finishedJob(t *testing.T) *corev1.Pod {
 func TestSchedulerWithOtherFlags(t *testing.T) {
 	create(t, onNode(newPod("anchor", "echo up; "+steady), nodeName))
 	waitPhase(t, "anchor", corev1.PodRunning)
-	first, err := partPID("", []string{"scheduler", "--kubeconfig="})
+	first, err := partPID("", "scheduler", "--kubeconfig=")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/mesopod/mesopod/executor"
 	"github.com/mesopod/mesopod/internal/controlplane"
+	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // idleLife is how long an executor without pods stays, so that the next pod starts fast. A laptop wants its memory back
@@ -38,6 +41,24 @@ func (a agent) cgroup() string { return fmt.Sprintf("%s/local-a%d", cgroupRoot, 
 // attributes differ so that pods can choose: each agent has a rack of its own, and every second one the same zone.
 func (a agent) attributes() string {
 	return fmt.Sprintf("rack:r%d;zone:z%d", a.number, 2-a.number%2)
+}
+
+// ownAgentFlags are flags of agents that the layout of a local cluster fixes, or that have a flag of local mode.
+var ownAgentFlags = []string{
+	"attributes", "cgroups_root", "executor_environment_variables", "hostname", "ip", "launcher", "launcher_dir", "master",
+	"port", "resources", "runtime_dir", "systemd_enable_support", "work_dir",
+}
+
+// agentFlag turns --agent-flag=NAME=VALUE into the variable that an agent reads it from.
+func agentFlag(text string) (string, error) {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return "", newFault(errdefs.ErrInvalid, "--agent-flag=%s: want NAME=VALUE, such as cgroups_enable_cfs=true", text)
+	}
+	if slices.Contains(ownAgentFlags, name) {
+		return "", newFault(errdefs.ErrInvalid, "--agent-flag=%s: local mode sets %s itself", text, name)
+	}
+	return "MESOS_" + strings.ToUpper(name) + "=" + value, nil
 }
 
 // executorConfig is the configuration file of the executor on an agent.

@@ -32,6 +32,9 @@ type Config struct {
 	Subnet string
 	// AgentResources are what each agent offers, in Mesos' notation; empty divides the machine between them.
 	AgentResources string
+	// AgentFlags are further flags of the agents, each NAME=VALUE as Mesos documents it without the dashes; they win over
+	// ours, but those that say where an agent is and what it has are not to be taken: see ownAgentFlags.
+	AgentFlags []string
 	// Address is where the API server listens when Mesos runs elsewhere; nil takes the one that leads to the master.
 	Address net.IP
 	// ChildArgs are put before the flags of each child that is mesopod itself: log flags.
@@ -112,6 +115,14 @@ func (c Config) complete() (Config, error) {
 		fault("--agent-resources=%s goes with --mesos=real only: %s has the agents that it has", c.AgentResources, c.Mesos)
 	default:
 		if err := checkResources(c.AgentResources); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if len(c.AgentFlags) > 0 && c.external() {
+		fault("--agent-flag=%s goes with --mesos=real only: %s has the agents that it has", c.AgentFlags[0], c.Mesos)
+	}
+	for _, text := range c.AgentFlags {
+		if _, err := agentFlag(text); err != nil {
 			faults = append(faults, err)
 		}
 	}

@@ -62,6 +62,12 @@ func TestConfigOneFault(t *testing.T) {
 		"negative agents": func(c *Config) { c.Agents = -1 },
 		"many agents":     func(c *Config) { c.Agents = maxAgents + 1 },
 		"address of ours": func(c *Config) { c.Address = net.IPv4(10, 0, 0, 2) },
+		"flag no value":   func(c *Config) { c.AgentFlags = []string{"cgroups_enable_cfs"} },
+		"flag in dashes":  func(c *Config) { c.AgentFlags = []string{"--isolation=cgroups/cpu"} },
+		"flag of ours":    func(c *Config) { c.AgentFlags = []string{"work_dir=/tmp"} },
+		"flag outside": func(c *Config) {
+			c.Mesos, c.AgentResources, c.AgentFlags = "10.0.0.1:5050", "", []string{"gc_delay=1mins"}
+		},
 		"their resources": func(c *Config) { c.Mesos = "10.0.0.1:5050" },
 		"agents outside":  func(c *Config) { c.Agents, c.Mesos, c.AgentResources = 2, "10.0.0.1:5050", "" },
 	} {
@@ -187,6 +193,7 @@ func TestAgentEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Agents = 2
+	cfg.AgentFlags = []string{"isolation=cgroups/cpu,cgroups/mem,filesystem/linux", "cgroups_enable_cfs=true"}
 	a, err := plan(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -198,10 +205,20 @@ func TestAgentEnvironment(t *testing.T) {
 	for _, want := range []string{
 		"LIBPROCESS_IP=10.89.0.12", "MESOS_MASTER=10.89.0.1:5050", "MESOS_HOSTNAME=mesopod-agent2",
 		"MESOS_CGROUPS_ROOT=mesopod/local-a2", "MESOS_SYSTEMD_ENABLE_SUPPORT=false", "MESOS_ATTRIBUTES=rack:r2;zone:z2",
+		"MESOS_CGROUPS_ENABLE_CFS=true",
 	} {
 		if !slices.Contains(agent.env, want) {
 			t.Errorf("the agent's environment lacks %s", want)
 		}
+	}
+	isolation := ""
+	for _, variable := range agent.env {
+		if value, ok := strings.CutPrefix(variable, "MESOS_ISOLATION="); ok {
+			isolation = value // the last one counts
+		}
+	}
+	if isolation != "cgroups/cpu,cgroups/mem,filesystem/linux" {
+		t.Errorf("isolation is %q: --agent-flag does not win", isolation)
 	}
 	for _, variable := range agent.env {
 		text, ok := strings.CutPrefix(variable, "MESOS_EXECUTOR_ENVIRONMENT_VARIABLES=")

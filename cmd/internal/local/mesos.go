@@ -49,11 +49,20 @@ func agentChild(l layout, a addresses, one agent) (child, error) {
 	if l.Launcher == "posix" {
 		isolation = "posix/cpu,posix/mem"
 	}
+	var further []string
+	for _, text := range l.AgentFlags {
+		variable, err := agentFlag(text)
+		if err != nil {
+			return child{}, err
+		}
+		further = append(further, variable)
+	}
 	return child{
 		name:  one.name(),
 		args:  []string{l.mesos("mesos-agent")},
 		netns: l.netns(one),
-		env: append(systemEnv(),
+		// Of a variable that is there twice the last one counts.
+		env: append(append(systemEnv(),
 			"LIBPROCESS_IP="+one.endpoint.Addr().String(),
 			"LIBPROCESS_PORT="+strconv.Itoa(agentPort),
 			"RES_OPTIONS="+resolverOptions,
@@ -76,7 +85,7 @@ func agentChild(l layout, a addresses, one agent) (child, error) {
 			"MESOS_EXECUTOR_REGISTRATION_TIMEOUT=5mins",
 			// An executor that crashed while the agent was away may still be in the keeper's pause.
 			"MESOS_EXECUTOR_REREGISTRATION_TIMEOUT=15secs",
-		),
+		), further...),
 		log:   l.log(one.name()),
 		grace: 5 * time.Second,
 	}, nil

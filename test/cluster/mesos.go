@@ -1,4 +1,4 @@
-package e2e
+package cluster
 
 import (
 	"bytes"
@@ -16,18 +16,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// task is a Mesos task as the operator API's GET_TASKS tells of it.
-type task struct {
+// Task is a Mesos task as the operator API's GET_TASKS tells of it.
+type Task struct {
 	TaskID struct{ Value string } `json:"task_id"`
 	Name   string                 `json:"name"`
 	State  string                 `json:"state"`
 	Labels struct {
 		Labels []struct{ Key, Value string } `json:"labels"`
 	} `json:"labels"`
-	Statuses []taskStatus `json:"statuses"`
+	Statuses []TaskStatus `json:"statuses"`
 }
 
-type taskStatus struct {
+// TaskStatus is one status of a task.
+type TaskStatus struct {
 	State           string  `json:"state"`
 	Message         string  `json:"message"`
 	Reason          string  `json:"reason"`
@@ -41,17 +42,18 @@ type taskStatus struct {
 	} `json:"container_status"`
 }
 
-// last is the newest status.
-func (t task) last() taskStatus {
+// Last is the newest status.
+func (t Task) Last() TaskStatus {
 	if len(t.Statuses) == 0 {
-		return taskStatus{}
+		return TaskStatus{}
 	}
 	return t.Statuses[len(t.Statuses)-1]
 }
 
-func (t task) ips() []string {
+// IPs are the addresses of the newest status.
+func (t Task) IPs() []string {
 	var ips []string
-	for _, network := range t.last().ContainerStatus.NetworkInfos {
+	for _, network := range t.Last().ContainerStatus.NetworkInfos {
 		for _, address := range network.IPAddresses {
 			ips = append(ips, address.IPAddress)
 		}
@@ -59,8 +61,8 @@ func (t task) ips() []string {
 	return ips
 }
 
-// label is the value of a label, empty if there is none.
-func (t task) label(key string) string {
+// Label is the value of a label, empty if there is none.
+func (t Task) Label(key string) string {
 	for _, l := range t.Labels.Labels {
 		if l.Key == key {
 			return l.Value
@@ -69,16 +71,16 @@ func (t task) label(key string) string {
 	return ""
 }
 
-// get reads JSON over HTTP.
-func get(ctx context.Context, address string, query url.Values, result any) error {
+// Get reads JSON over HTTP.
+func Get(ctx context.Context, address string, query url.Values, result any) error {
 	if query != nil {
 		address += "?" + query.Encode()
 	}
-	return request(ctx, http.MethodGet, address, nil, result)
+	return Request(ctx, http.MethodGet, address, nil, result)
 }
 
-// request does one call of a Mesos program.
-func request(ctx context.Context, method, address string, body []byte, result any) (retErr error) {
+// Request does one call of a Mesos program.
+func Request(ctx context.Context, method, address string, body []byte, result any) (retErr error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
@@ -102,19 +104,19 @@ func request(ctx context.Context, method, address string, body []byte, result an
 	return json.Unmarshal(data, result)
 }
 
-// tasksOf lists the tasks of a pod, those that ended included.
-func tasksOf(ctx context.Context, pod *corev1.Pod) ([]task, error) {
+// TasksOf lists the tasks of a pod, those that ended included.
+func (c *Cluster) TasksOf(ctx context.Context, pod *corev1.Pod) ([]Task, error) {
 	var answer struct {
 		GetTasks struct {
-			Tasks          []task `json:"tasks"`
-			CompletedTasks []task `json:"completed_tasks"`
-			PendingTasks   []task `json:"pending_tasks"`
+			Tasks          []Task `json:"tasks"`
+			CompletedTasks []Task `json:"completed_tasks"`
+			PendingTasks   []Task `json:"pending_tasks"`
 		} `json:"get_tasks"`
 	}
-	if err := request(ctx, http.MethodPost, masterURL+"/api/v1", []byte(`{"type":"GET_TASKS"}`), &answer); err != nil {
+	if err := Request(ctx, http.MethodPost, MasterURL+"/api/v1", []byte(`{"type":"GET_TASKS"}`), &answer); err != nil {
 		return nil, err
 	}
-	var found []task
+	var found []Task
 	all := append(append(answer.GetTasks.Tasks, answer.GetTasks.CompletedTasks...), answer.GetTasks.PendingTasks...)
 	for _, one := range all {
 		if strings.HasPrefix(one.TaskID.Value, string(pod.UID)+".") {
@@ -124,12 +126,12 @@ func tasksOf(ctx context.Context, pod *corev1.Pod) ([]task, error) {
 	return found, nil
 }
 
-// waitTask waits until the pod's one task is in a state.
-func waitTask(t *testing.T, pod *corev1.Pod, state string) task {
+// WaitTask waits until the pod's one task is in a state.
+func (c *Cluster) WaitTask(t *testing.T, pod *corev1.Pod, state string) Task {
 	t.Helper()
-	var found task
-	eventually(t, "task of pod "+pod.Name+" to be "+state, func(ctx context.Context) error {
-		all, err := tasksOf(ctx, pod)
+	var found Task
+	Eventually(t, "task of pod "+pod.Name+" to be "+state, func(ctx context.Context) error {
+		all, err := c.TasksOf(ctx, pod)
 		if err != nil {
 			return err
 		}
@@ -137,15 +139,15 @@ func waitTask(t *testing.T, pod *corev1.Pod, state string) task {
 			return fmt.Errorf("pod has %d tasks, want 1", len(all))
 		}
 		if found = all[0]; found.State != state {
-			return fmt.Errorf("task is %s: %s", found.State, found.last().Message)
+			return fmt.Errorf("task is %s: %s", found.State, found.Last().Message)
 		}
 		return nil
 	})
 	return found
 }
 
-// sandbox is the folder of the executor on the agent of a node.
-func sandbox(t *testing.T, node string) string {
+// Sandbox is the folder of the executor on the agent of a node.
+func (c *Cluster) Sandbox(t *testing.T, node string) string {
 	t.Helper()
 	var state struct {
 		Frameworks []struct {
@@ -154,7 +156,7 @@ func sandbox(t *testing.T, node string) string {
 			} `json:"executors"`
 		} `json:"frameworks"`
 	}
-	if err := get(t.Context(), agentURLs[node]+"/state", nil, &state); err != nil {
+	if err := Get(t.Context(), c.AgentURL(node)+"/state", nil, &state); err != nil {
 		t.Fatalf("ask agent %s: %v", node, err)
 	}
 	for _, f := range state.Frameworks {
@@ -166,8 +168,8 @@ func sandbox(t *testing.T, node string) string {
 	return ""
 }
 
-// readFile reads a file in a sandbox on the agent of a node the way Mesos' web pages do.
-func readFile(t *testing.T, node, path string) string {
+// ReadFile reads a file in a sandbox on the agent of a node the way Mesos' web pages do.
+func (c *Cluster) ReadFile(t *testing.T, node, path string) string {
 	t.Helper()
 	var text strings.Builder
 	for {
@@ -176,7 +178,7 @@ func readFile(t *testing.T, node, path string) string {
 			Offset int    `json:"offset"`
 		}
 		query := url.Values{"path": {path}, "offset": {fmt.Sprint(text.Len())}, "length": {"50000"}}
-		if err := get(t.Context(), agentURLs[node]+"/files/read", query, &piece); err != nil {
+		if err := Get(t.Context(), c.AgentURL(node)+"/files/read", query, &piece); err != nil {
 			t.Fatalf("read %s through the agent: %v", path, err)
 		}
 		if piece.Data == "" {

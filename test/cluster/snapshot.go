@@ -1,4 +1,4 @@
-package e2e
+package cluster
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 type snapshot map[string][]string
 
 // takeSnapshot looks at everything that a cluster could leave behind.
-func takeSnapshot() (snapshot, error) {
+func (c *Cluster) takeSnapshot() (snapshot, error) {
 	s := snapshot{}
 	var errs []error
 	for kind, look := range map[string]func() ([]string, error){
-		"process": ourProcesses, "mount": mounts, "link": links, "cgroup": cgroups, "rule": rules, "sysctl": sysctls, "file": files,
+		"process": c.processes, "mount": Mounts, "link": links, "cgroup": cgroups, "rule": rules, "sysctl": sysctls, "file": files,
 	} {
 		things, err := look()
 		if err != nil {
@@ -36,13 +36,13 @@ func takeSnapshot() (snapshot, error) {
 
 // nothingLeft tells how the machine differs from before. It looks for a while: the kernel removes some things after
 // the last who used them is gone.
-func nothingLeft(before snapshot) []string {
+func (c *Cluster) nothingLeft(before snapshot) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var diff []string
 	// The answer is in diff.
-	_ = poll(ctx, func(context.Context) error {
-		after, err := takeSnapshot()
+	_ = Poll(ctx, func(context.Context) error {
+		after, err := c.takeSnapshot()
 		if err != nil {
 			diff = []string{err.Error()}
 			return err
@@ -74,9 +74,9 @@ func (s snapshot) diff(after snapshot) []string {
 	return diff
 }
 
-// ourProcesses are those that run a program of the bundle or of Mesos, work on the state folder, or carry its mark, and
+// processes are those that run a program of the bundle or of Mesos, work on the state folder, or carry its mark, and
 // those in another network namespace than ours.
-func ourProcesses() ([]string, error) {
+func (c *Cluster) processes() ([]string, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func ourProcesses() ([]string, error) {
 		environment, _ := os.ReadFile(dir + "/environ")
 		namespace, err := os.Readlink(dir + "/ns/net")
 		line := strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
-		ours := err == nil && namespace != own || strings.Contains(string(environment), "MESOPOD_LOCAL="+stateDir)
-		for _, word := range []string{stateDir, bundleDir + "/", mesosDir + "/"} {
+		ours := err == nil && namespace != own || strings.Contains(string(environment), "MESOPOD_LOCAL="+c.StateDir)
+		for _, word := range []string{c.StateDir, BundleDir() + "/", MesosDir() + "/"} {
 			ours = ours || strings.Contains(line, word)
 		}
 		if ours {
@@ -107,7 +107,8 @@ func ourProcesses() ([]string, error) {
 	return found, nil
 }
 
-func mounts() ([]string, error) {
+// Mounts are the points and types of all mounts of this mount namespace.
+func Mounts() ([]string, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
