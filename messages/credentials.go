@@ -37,6 +37,8 @@ type CredentialsRequest struct {
 	// KubeletCSR and ExecutorCSR are certificate requests in PEM.
 	KubeletCSR  []byte `json:"kubeletCSR"`
 	ExecutorCSR []byte `json:"executorCSR"`
+	// ServingCSR is one for the kubelet's own port; empty if the operator gave it a certificate.
+	ServingCSR []byte `json:"servingCSR,omitempty"`
 }
 
 // Credentials answers a CredentialsRequest. The keys stay where they were made.
@@ -48,6 +50,12 @@ type Credentials struct {
 	// KubeletCertificate and ExecutorCertificate are in PEM.
 	KubeletCertificate  []byte `json:"kubeletCertificate"`
 	ExecutorCertificate []byte `json:"executorCertificate"`
+	// ServingCertificate answers ServingCSR.
+	ServingCertificate []byte `json:"servingCertificate,omitempty"`
+	// ClientCA are the PEM certificates of those who may vouch for callers of the kubelet.
+	ClientCA []byte `json:"clientCA,omitempty"`
+	// RenewAfterSeconds is when new certificates are to be asked for at the latest; 0 leaves it to their life.
+	RenewAfterSeconds int64 `json:"renewAfterSeconds,omitempty"`
 }
 
 // DecodeCredentialsRequest reads and checks a request. The error is errdefs.ErrInvalid and has no token in it.

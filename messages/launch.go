@@ -28,6 +28,8 @@ type Launch struct {
 	// Pod is the pod as the scheduler saw it, with the scheduler's choices as annotations. The kubelet never gets this
 	// copy: it gets the API server's.
 	Pod *corev1.Pod `json:"pod"`
+	// Scheduler is how the executor reaches the scheduler, nil if it does not: see WithAccess and AccessOf.
+	Scheduler *Access `json:"scheduler,omitempty"`
 }
 
 // EncodeLaunch checks the envelope and returns its JSON. Version is filled in, managed fields of the pod are left
@@ -44,9 +46,9 @@ func EncodeLaunch(l Launch) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("launch envelope of task %s: %w: %w", l.TaskID, errdefs.ErrInvalid, err)
 	}
-	if len(data) > MaxLaunchBytes {
+	if most := MaxLaunchBytes - maxAccessBytes; len(data) > most {
 		return nil, fmt.Errorf("launch envelope of pod %s/%s has %d bytes, %d at most; move large values into a ConfigMap: %w",
-			pod.Namespace, pod.Name, len(data), MaxLaunchBytes, errdefs.ErrInvalid)
+			pod.Namespace, pod.Name, len(data), most, errdefs.ErrInvalid)
 	}
 	return data, nil
 }
