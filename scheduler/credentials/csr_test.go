@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
@@ -100,4 +101,35 @@ func FuzzCheckCSR(f *testing.F) {
 			t.Fatalf("let through: %s", csr.Subject)
 		}
 	})
+}
+
+func TestCheckServingCSR(t *testing.T) {
+	const user, group = "system:node:a1", "system:nodes"
+	address := netip.MustParseAddr("10.0.0.7")
+	key := mustKey(t, elliptic.P256())
+	with := func(change func(*x509.CertificateRequest)) []byte {
+		template := named(user, group)
+		template.DNSNames, template.IPAddresses = []string{"a1"}, []net.IP{{10, 0, 0, 7}}
+		change(template)
+		return mustCSR(t, template, key)
+	}
+	for name, c := range map[string]struct {
+		text []byte
+		good bool
+	}{
+		"good":           {with(func(*x509.CertificateRequest) {}), true},
+		"address alone":  {with(func(r *x509.CertificateRequest) { r.DNSNames = nil }), true},
+		"no name":        {with(func(r *x509.CertificateRequest) { r.DNSNames, r.IPAddresses = nil, nil }), false},
+		"another's name": {with(func(r *x509.CertificateRequest) { r.DNSNames = []string{"a2"} }), false},
+		"the API server": {with(func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{{10, 0, 0, 1}} }), false},
+		"an e-mail":      {with(func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@b"} }), false},
+		"a use": {with(func(r *x509.CertificateRequest) {
+			r.ExtraExtensions = []pkix.Extension{{Id: []int{2, 5, 29, 37}, Value: []byte{48, 0}}}
+		}), false},
+		"another user": {with(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:a2" }), false},
+	} {
+		if _, err := CheckServingCSR(c.text, user, group, "a1", address); (err == nil) != c.good || err != nil && !errors.Is(err, errdefs.ErrRefused) {
+			t.Errorf("%s: %v, want good=%t", name, err, c.good)
+		}
+	}
 }

@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +32,10 @@ type world struct {
 	server  *httptest.Server
 	now     time.Time
 	runs    map[Holder]bool
-	signed  []string // signer and user
 	signErr error
+
+	mu     sync.Mutex // certificates are signed side by side
+	signed []string   // signer and user
 }
 
 func newWorld(t *testing.T) (*world, *pki.Authority) {
@@ -40,10 +45,12 @@ func newWorld(t *testing.T) (*world, *pki.Authority) {
 		t.Fatal(err)
 	}
 	w := &world{now: begin, runs: map[Holder]bool{a1: true}}
-	w.handler, err = New(Config{Server: "https://10.0.0.1:6443", CA: []byte("ca"), TokenLife: time.Minute}, Deps{
+	w.handler, err = New(Config{Server: "https://10.0.0.1:6443", CA: []byte("ca"), ClientCA: []byte("clients"), TokenLife: time.Minute, RenewAfter: time.Hour}, Deps{
 		Now:  func() time.Time { return w.now },
-		Runs: func(h Holder) bool { return w.runs[h] },
+		Runs: func(_ context.Context, h Holder) bool { return w.runs[h] },
 		Sign: func(_ context.Context, signer, user string, _ []byte) ([]byte, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.signed = append(w.signed, signer+" "+user)
 			return []byte("for " + user), w.signErr
 		},
@@ -133,6 +140,8 @@ func TestHandlerByToken(t *testing.T) {
 		t.Errorf("got %d %s, %v", status, answer, err)
 	}
 	want := []string{certificatesv1.KubeAPIServerClientKubeletSignerName + " system:node:a1", certificatesv1.KubeAPIServerClientSignerName + " mesopod:executor:a1"}
+	slices.Sort(w.signed)
+	slices.Sort(want)
 	if fmt.Sprint(w.signed) != fmt.Sprint(want) {
 		t.Errorf("signed %v, want %v", w.signed, want)
 	}
@@ -202,5 +211,43 @@ func TestHandlerByCertificate(t *testing.T) {
 func TestNew(t *testing.T) {
 	if _, err := New(Config{}, Deps{}); !errors.Is(err, errdefs.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
+	}
+}
+
+// An executor may have a certificate to serve with for its node's name and for the address that it calls from.
+func TestHandlerServing(t *testing.T) {
+	w, _ := newWorld(t)
+	key := mustKey(t, elliptic.P256())
+	for name, c := range map[string]struct {
+		names []string
+		ips   []net.IP
+		want  int
+	}{
+		"its own":           {[]string{"a1"}, []net.IP{{127, 0, 0, 1}}, http.StatusOK},
+		"another's name":    {[]string{"a1", "kubernetes"}, []net.IP{{127, 0, 0, 1}}, http.StatusForbidden},
+		"another's address": {[]string{"a1"}, []net.IP{{127, 0, 0, 1}, {10, 0, 0, 1}}, http.StatusForbidden},
+	} {
+		token, err := w.handler.Mint(a1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := mustAsk(t, token, a1, key)
+		template := named("system:node:a1", "system:nodes")
+		template.DNSNames, template.IPAddresses = c.names, c.ips
+		ask.ServingCSR = mustCSR(t, template, key)
+		status, answer := w.post(t, ask)
+		if status != c.want {
+			t.Errorf("%s: %d %s, want %d", name, status, answer, c.want)
+		}
+		if status != http.StatusOK {
+			continue
+		}
+		got, err := messages.DecodeCredentials(answer)
+		if err != nil || string(got.ServingCertificate) != "for system:node:a1" || string(got.ClientCA) != "clients" || got.RenewAfterSeconds != 3600 {
+			t.Errorf("%s: %s, %v", name, answer, err)
+		}
+		if want := certificatesv1.KubeletServingSignerName + " system:node:a1"; !slices.Contains(w.signed, want) {
+			t.Errorf("signed %v, want %s", w.signed, want)
+		}
 	}
 }

@@ -42,11 +42,15 @@ func (s *CSRSigner) Sign(ctx context.Context, signer, user string, csr []byte) (
 		return nil, fmt.Errorf("certificate for %s: %w: %w", user, kind, err)
 	}
 	life := int32(s.life / time.Second)
+	use := certificatesv1.UsageClientAuth
+	if signer == certificatesv1.KubeletServingSignerName {
+		use = certificatesv1.UsageServerAuth
+	}
 	made, err := s.requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "mesopod-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: csr, SignerName: signer, ExpirationSeconds: &life,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, use},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
