@@ -12,10 +12,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,9 +31,12 @@ type scheduler struct {
 	key    *ecdsa.PrivateKey
 	ca     *x509.Certificate
 	life   time.Duration
-	status int
-	asked  []messages.CredentialsRequest
-	peers  []string // common names of the certificates that were shown
+	// renewAfter is what the answer says, status replaces the answer.
+	renewAfter int64
+	status     int
+	mu         sync.Mutex // guards what follows
+	asked      []messages.CredentialsRequest
+	peers      []string // common names of the certificates that were shown
 }
 
 func newScheduler(t *testing.T) *scheduler {
@@ -66,6 +71,8 @@ func (s *scheduler) serve(t *testing.T, w http.ResponseWriter, r *http.Request) 
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || r.URL.Path != messages.CredentialsPath {
 		t.Errorf("%s: %v", r.URL, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.asked = append(s.asked, ask)
 	for _, peer := range r.TLS.PeerCertificates {
 		s.peers = append(s.peers, peer.Subject.CommonName)
@@ -76,7 +83,8 @@ func (s *scheduler) serve(t *testing.T, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	answer := messages.Credentials{Version: 1, Server: "https://10.0.0.1:6443", CA: encode("CERTIFICATE", s.ca.Raw),
-		KubeletCertificate: s.sign(t, ask.KubeletCSR), ExecutorCertificate: s.sign(t, ask.ExecutorCSR)}
+		ClientCA: encode("CERTIFICATE", s.ca.Raw), RenewAfterSeconds: s.renewAfter,
+		KubeletCertificate: s.sign(t, ask.KubeletCSR), ExecutorCertificate: s.sign(t, ask.ExecutorCSR), ServingCertificate: s.sign(t, ask.ServingCSR)}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		t.Error(err)
 	}
@@ -103,7 +111,7 @@ func encode(kind string, der []byte) []byte {
 
 func question(r *Request, token string) messages.CredentialsRequest {
 	return messages.CredentialsRequest{Token: token, AgentID: "S1", ExecutorID: messages.ExecutorID, Node: "a1",
-		KubeletCSR: r.KubeletCSR, ExecutorCSR: r.ExecutorCSR}
+		KubeletCSR: r.KubeletCSR, ExecutorCSR: r.ExecutorCSR, ServingCSR: r.ServingCSR}
 }
 
 // A token buys certificates, and these buy the next ones when two thirds of their life are over.
@@ -117,7 +125,7 @@ func TestAskSaveRenew(t *testing.T) {
 	if _, err := store.RenewAt(); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("nothing saved: %v, want ErrNotFound", err)
 	}
-	first, err := store.Request()
+	first, err := store.Request(net.IP{127, 0, 0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +145,7 @@ func TestAskSaveRenew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := store.Request()
+	next, err := store.Request(net.IP{127, 0, 0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +166,12 @@ func TestAskSaveRenew(t *testing.T) {
 	testModes(t, dir)
 }
 
-// testModes: two files, nothing half written, and nobody else may read them.
+// testModes: six files, nothing half written, and nobody else may read them.
 func testModes(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("in the folder: %v, %v, want two files", entries, err)
+	if err != nil || len(entries) != 6 {
+		t.Errorf("in the folder: %v, %v, want six files", entries, err)
 	}
 	for _, e := range entries {
 		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
@@ -181,13 +189,13 @@ func TestSaveChecksNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := store.Request()
+	r, err := store.Request(net.IP{127, 0, 0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The names were asked for the wrong way round.
-	c := messages.Credentials{Server: "https://x", CA: []byte("ca"), KubeletCertificate: s.sign(t, r.ExecutorCSR), ExecutorCertificate: s.sign(t, r.KubeletCSR)}
-	swapped := &Request{kubeletKey: r.executorKey, executorKey: r.kubeletKey}
+	c := messages.Credentials{Server: "https://x", CA: []byte("ca"), ClientCA: []byte("ca"), ServingCertificate: s.sign(t, r.ServingCSR), KubeletCertificate: s.sign(t, r.ExecutorCSR), ExecutorCertificate: s.sign(t, r.KubeletCSR)}
+	swapped := &Request{kubeletKey: r.executorKey, executorKey: r.kubeletKey, servingKey: r.servingKey}
 	if err := store.Save(swapped, c); !errors.Is(err, errdefs.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
@@ -199,7 +207,7 @@ func TestAskFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := store.Request()
+	r, err := store.Request(net.IP{127, 0, 0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +238,7 @@ func TestPinOfAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := store.Request()
+	r, err := store.Request(net.IP{127, 0, 0, 1})
 	if err != nil {
 		t.Fatal(err)
 	}

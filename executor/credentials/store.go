@@ -8,9 +8,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -40,27 +43,45 @@ func (s *Store) KubeletKubeconfig() string { return filepath.Join(s.dir, "kubele
 // ExecutorKubeconfig is the file with the identity mesopod:executor:NODE, once it was saved.
 func (s *Store) ExecutorKubeconfig() string { return filepath.Join(s.dir, "executor.kubeconfig") }
 
+// ServingFile holds the certificate that the kubelet answers with, and its key, once it was saved.
+func (s *Store) ServingFile() string { return filepath.Join(s.dir, "serving.pem") }
+
+// ClientCAFile holds the certificates of those who vouch for the kubelet's callers, once it was saved.
+func (s *Store) ClientCAFile() string { return filepath.Join(s.dir, "client-ca.crt") }
+
+// The certificates that the kubeconfigs name, each with its key in one file, so that both change at once.
+func (s *Store) kubeletFile() string  { return filepath.Join(s.dir, "kubelet.pem") }
+func (s *Store) executorFile() string { return filepath.Join(s.dir, "executor.pem") }
+
 // Request is new keys and the certificate requests for them. The keys never leave the machine.
 type Request struct {
-	KubeletCSR, ExecutorCSR []byte
-	kubeletKey, executorKey []byte // PEM
+	KubeletCSR, ExecutorCSR, ServingCSR []byte
+	kubeletKey, executorKey, servingKey []byte // PEM
 }
 
-// Request makes keys and certificate requests. One Request may be asked for several times; its token is spent once.
-func (s *Store) Request() (*Request, error) {
+// Request makes keys and certificate requests; the kubelet is to serve at address. One Request may be asked for several
+// times; its token is spent once.
+func (s *Store) Request(address net.IP) (*Request, error) {
 	var r Request
 	var err error
-	if r.kubeletKey, r.KubeletCSR, err = newRequest(messages.KubeletUserPrefix+s.node, messages.KubeletsGroup); err != nil {
+	kubelet := pkix.Name{CommonName: messages.KubeletUserPrefix + s.node, Organization: []string{messages.KubeletsGroup}}
+	executor := pkix.Name{CommonName: messages.ExecutorUserPrefix + s.node, Organization: []string{messages.ExecutorsGroup}}
+	if r.kubeletKey, r.KubeletCSR, err = newRequest(&x509.CertificateRequest{Subject: kubelet}); err != nil {
 		return nil, err
 	}
-	if r.executorKey, r.ExecutorCSR, err = newRequest(messages.ExecutorUserPrefix+s.node, messages.ExecutorsGroup); err != nil {
+	if r.executorKey, r.ExecutorCSR, err = newRequest(&x509.CertificateRequest{Subject: executor}); err != nil {
+		return nil, err
+	}
+	serving := &x509.CertificateRequest{Subject: kubelet, DNSNames: []string{s.node}, IPAddresses: []net.IP{address}}
+	if r.servingKey, r.ServingCSR, err = newRequest(serving); err != nil {
 		return nil, err
 	}
 	return &r, nil
 }
 
 // newRequest makes a key on P-256 and a certificate request for it, both in PEM.
-func newRequest(user, group string) (key, csr []byte, err error) {
+func newRequest(template *x509.CertificateRequest) (key, csr []byte, err error) {
+	user := template.Subject.CommonName
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key for %s: %w", user, err)
@@ -69,8 +90,7 @@ func newRequest(user, group string) (key, csr []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode key for %s: %w", user, err)
 	}
-	request, err := x509.CreateCertificateRequest(rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: []string{group}}}, private)
+	request, err := x509.CreateCertificateRequest(rand.Reader, template, private)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make certificate request for %s: %w", user, err)
 	}
@@ -78,16 +98,19 @@ func newRequest(user, group string) (key, csr []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), nil
 }
 
-// Save checks that the certificates are those that were asked for, and writes both kubeconfigs. The error is
-// errdefs.ErrInvalid if they are not.
+// Save checks that the certificates are those that were asked for, and writes all files. Readers of the kubeconfigs have
+// the new certificates with their next connection. The error is errdefs.ErrInvalid if they are not those.
 func (s *Store) Save(r *Request, c messages.Credentials) error {
-	for _, one := range []struct {
+	kubelet, executor := messages.KubeletUserPrefix+s.node, messages.ExecutorUserPrefix+s.node
+	pairs := []struct {
 		user, file       string
 		certificate, key []byte
 	}{
-		{messages.KubeletUserPrefix + s.node, s.KubeletKubeconfig(), c.KubeletCertificate, r.kubeletKey},
-		{messages.ExecutorUserPrefix + s.node, s.ExecutorKubeconfig(), c.ExecutorCertificate, r.executorKey},
-	} {
+		{kubelet, s.kubeletFile(), c.KubeletCertificate, r.kubeletKey},
+		{executor, s.executorFile(), c.ExecutorCertificate, r.executorKey},
+		{kubelet, s.ServingFile(), c.ServingCertificate, r.servingKey},
+	}
+	for _, one := range pairs {
 		pair, err := tls.X509KeyPair(one.certificate, one.key)
 		if err != nil {
 			return fmt.Errorf("certificate for %s: %w: %w", one.user, errdefs.ErrInvalid, err)
@@ -95,25 +118,37 @@ func (s *Store) Save(r *Request, c messages.Credentials) error {
 		if pair.Leaf.Subject.CommonName != one.user {
 			return fmt.Errorf("certificate for %s is one for %s: %w", one.user, pair.Leaf.Subject.CommonName, errdefs.ErrInvalid)
 		}
-		if err := writeKubeconfig(one.file, c.Server, c.CA, one.certificate, one.key); err != nil {
+	}
+	if len(c.ClientCA) == 0 {
+		return fmt.Errorf("no authority for callers of the kubelet: %w", errdefs.ErrInvalid)
+	}
+	for _, one := range pairs {
+		if err := replace(one.file, slices.Concat(one.certificate, one.key)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(replace(s.ClientCAFile(), c.ClientCA),
+		writeKubeconfig(s.KubeletKubeconfig(), c.Server, c.CA, s.kubeletFile()),
+		writeKubeconfig(s.ExecutorKubeconfig(), c.Server, c.CA, s.executorFile()))
 }
 
-// writeKubeconfig replaces the file whole: a reader sees the old one or the new one.
-func writeKubeconfig(path, server string, ca, certificate, key []byte) (err error) {
+// writeKubeconfig names the file with certificate and key instead of holding them: clients look at it again.
+func writeKubeconfig(path, server string, ca []byte, identity string) error {
 	const name = "mesopod"
 	k := clientcmdapi.NewConfig()
 	k.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	k.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
+	k.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: identity, ClientKey: identity}
 	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	k.CurrentContext = name
 	data, err := clientcmd.Write(*k)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	return replace(path, data)
+}
+
+// replace writes the file whole, 0600: a reader sees the old one or the new one.
+func replace(path string, data []byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)) // 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -140,41 +175,34 @@ func writeKubeconfig(path, server string, ca, certificate, key []byte) (err erro
 }
 
 // Certificate is the executor's own, to ask for new ones with. The error is errdefs.ErrNotFound if none was saved.
-func (s *Store) Certificate() (tls.Certificate, error) { return certificateOf(s.ExecutorKubeconfig()) }
+func (s *Store) Certificate() (tls.Certificate, error) { return certificateOf(s.executorFile()) }
 
-// RenewAt is when new certificates should be asked for: when two thirds of the life of the shorter-lived one are over. The
-// error is errdefs.ErrNotFound if none were saved.
-func (s *Store) RenewAt() (time.Time, error) {
-	var at time.Time
-	for _, file := range []string{s.KubeletKubeconfig(), s.ExecutorKubeconfig()} {
+// Life is from when to when all three certificates are good. The error is errdefs.ErrNotFound if one was not saved.
+func (s *Store) Life() (from, to time.Time, err error) {
+	for _, file := range []string{s.kubeletFile(), s.executorFile(), s.ServingFile()} {
 		pair, err := certificateOf(file)
 		if err != nil {
-			return time.Time{}, err
+			return time.Time{}, time.Time{}, err
 		}
-		if due := renewAt(pair.Leaf.NotBefore, pair.Leaf.NotAfter); at.IsZero() || due.Before(at) {
-			at = due
+		if from.IsZero() || pair.Leaf.NotAfter.Before(to) {
+			from, to = pair.Leaf.NotBefore, pair.Leaf.NotAfter
 		}
 	}
-	return at, nil
+	return from, to, nil
 }
 
-func renewAt(notBefore, notAfter time.Time) time.Time {
-	return notBefore.Add(notAfter.Sub(notBefore) * 2 / 3)
+// RenewAt is when new certificates should be asked for: when two thirds of the life of the shortest-lived one are over.
+// The error is errdefs.ErrNotFound if none were saved.
+func (s *Store) RenewAt() (time.Time, error) {
+	from, to, err := s.Life()
+	return from.Add(to.Sub(from) * 2 / 3), err
 }
 
 func certificateOf(file string) (tls.Certificate, error) {
-	k, err := clientcmd.LoadFromFile(file)
+	pair, err := tls.LoadX509KeyPair(file, file)
 	if os.IsNotExist(err) {
 		return tls.Certificate{}, fmt.Errorf("no credentials yet: %w: %w", errdefs.ErrNotFound, err)
 	}
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("read credentials: %w", err)
-	}
-	user := k.AuthInfos[k.CurrentContext]
-	if user == nil {
-		return tls.Certificate{}, fmt.Errorf("read credentials %s: no user in it: %w", file, errdefs.ErrInvalid)
-	}
-	pair, err := tls.X509KeyPair(user.ClientCertificateData, user.ClientKeyData)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("read credentials %s: %w: %w", file, errdefs.ErrInvalid, err)
 	}

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func testCertificate(t *testing.T, p *Plane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask, err := store.Request()
+	ask, err := store.Request(net.IP{10, 0, 0, 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +96,14 @@ func testCertificate(t *testing.T, p *Plane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := messages.Credentials{Server: p.Server(), CA: ca}
+	got := messages.Credentials{Server: p.Server(), CA: ca, ClientCA: ca}
 	if got.KubeletCertificate, err = sign(t.Context(), certificatesv1.KubeAPIServerClientKubeletSignerName, "kubelet", ask.KubeletCSR); err != nil {
 		t.Fatal(err)
 	}
 	if got.ExecutorCertificate, err = sign(t.Context(), certificatesv1.KubeAPIServerClientSignerName, "executor", ask.ExecutorCSR); err != nil {
+		t.Fatal(err)
+	}
+	if got.ServingCertificate, err = sign(t.Context(), certificatesv1.KubeletServingSignerName, "kubelet", ask.ServingCSR); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Save(ask, got); err != nil {
