@@ -46,6 +46,8 @@ type Config struct {
 	Preemption bool
 	// TaintNodes puts the taint messages.TaintMesos on nodes, for clusters where another scheduler places pods too.
 	TaintNodes bool
+	// Executors is how executors reach the scheduler.
+	Executors ExecutorAccess
 }
 
 // DefaultConfig is what the flags default to.
@@ -58,6 +60,7 @@ func DefaultConfig() Config {
 		BundleDir:         "/opt/mesopod",
 		ExecutorResources: messages.Resources{CPUs: 0.5, MemMB: 256},
 		SchedulerNames:    []string{messages.DefaultSchedulerName},
+		Executors:         ExecutorAccess{CertificateLife: defaultCertificateLife},
 	}
 }
 
@@ -65,7 +68,7 @@ func DefaultConfig() Config {
 func (c Config) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if err := mesosconn.CheckMasters(c.Master); err != nil {
+	if _, err := mesosconn.ParseMasters(c.Master); err != nil {
 		faults = append(faults, err)
 	}
 	if c.Role != "*" {
@@ -101,6 +104,7 @@ func (c Config) Check() error {
 			fault("scheduler name %q is named twice", name)
 		}
 	}
+	faults = append(faults, c.Executors.check()...)
 	if len(faults) == 0 {
 		return nil
 	}

@@ -8,13 +8,17 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/scheduler/core"
-	"github.com/mesopod/mesopod/scheduler/mesosconn"
 )
 
-// callMesos makes the call that an effect stands for.
-func callMesos(ctx context.Context, conn *mesosconn.Conn, effect core.Effect) error {
+// callMesos makes the call that an effect stands for. Launches get their access here, so that no token comes near the
+// core, which tells what it does.
+func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
+	conn := s.conn
 	switch e := effect.(type) {
 	case core.Accept:
+		if s.executors != nil {
+			e = s.executors.equip(e)
+		}
 		return conn.Accept(ctx, e)
 	case core.Decline:
 		return conn.Decline(ctx, e)

@@ -24,6 +24,8 @@ import (
 type Deps struct {
 	// Client of the API server. Nil: one is made from Config.Kubeconfig.
 	Client kubernetes.Interface
+	// REST says how Client reaches the API server. It is asked for when executors are served, and needed with Client only.
+	REST *rest.Config
 }
 
 // Scheduler is the framework scheduler. See the package comment.
@@ -38,8 +40,10 @@ type Scheduler struct {
 	keeper   *keeper
 	pods     *podFeed
 	synced   func() bool // the pod feed has seen the first list
-	events   events.EventBroadcaster
-	recorder events.EventRecorder
+	// executors is nil when they are not served.
+	executors *gatekeeper
+	events    events.EventBroadcaster
+	recorder  events.EventRecorder
 }
 
 // New checks the configuration and builds a scheduler that is not yet running. Faults are told together, as
@@ -48,13 +52,13 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	client := deps.Client
-	if client == nil {
+	if deps.Client == nil {
 		var err error
-		if client, err = newClient(cfg.Kubeconfig); err != nil {
+		if deps, err = connect(cfg.Kubeconfig); err != nil {
 			return nil, err
 		}
 	}
+	client := deps.Client
 	s := &Scheduler{client: client}
 	s.loop = newLoop(core.New(cfg.core()), s.dispatch)
 	var err error
@@ -69,8 +73,15 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s.caller = &caller{
 		calls: newQueue[core.Effect](), lookUps: newQueue[core.LookUpAgent](), post: s.loop.post,
-		do:   func(ctx context.Context, e core.Effect) error { return callMesos(ctx, s.conn, e) },
+		do:   s.callMesos,
 		find: s.conn.LookUpAgents,
+	}
+	if cfg.Executors.Listen != "" {
+		api, err := apiServerOf(deps.REST, cfg.Executors)
+		if err != nil {
+			return nil, err
+		}
+		s.executors = &gatekeeper{config: cfg.Executors, client: client, api: api, server: newServer(cfg.Executors.Listen), runs: s.runsHere}
 	}
 	s.writer = newWriter(client, s.loop.post)
 	s.surveyor = &surveyor{client: client, asked: newQueue[core.Survey](), post: s.loop.post, mesos: s.conn.Survey}
@@ -82,26 +93,23 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	s.synced = registration.HasSynced
-	if _, err := s.kube.Nodes().AddEventHandler(nodeFeed(s.loop.post)); err != nil {
-		return nil, fmt.Errorf("watch nodes: %w", err)
-	}
 	return s, nil
 }
 
-// newClient makes a client without a rate limit of its own: the API server has priority and fairness.
-func newClient(kubeconfig string) (kubernetes.Interface, error) {
+// connect makes a client without a rate limit of its own: the API server has priority and fairness.
+func connect(kubeconfig string) (Deps, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
+		return Deps{}, fmt.Errorf("kubeconfig %q: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
 	}
 	config.QPS = -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "mesopod-scheduler"))
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
+		return Deps{}, fmt.Errorf("kubeconfig %q: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
 	}
-	return client, nil
+	return Deps{Client: client, REST: config}, nil
 }
 
 // Ready is closed when the framework is subscribed, its id is stored and the pods are listed.
@@ -114,6 +122,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		if err := checkServer(s.client); err != nil {
 			return err
+		}
+		if s.executors != nil {
+			if err := s.executors.prepare(ctx); err != nil {
+				return err
+			}
 		}
 		frameworkID, err = loadFrameworkID(ctx, s.client)
 		return err
@@ -144,6 +157,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.run("node keep-alive", s.keeper.run)
 	g.run("kube-scheduler", s.kube.Run)
 	g.run("pod feed", func(ctx context.Context) error { return s.pods.run(ctx, s.synced) })
+	if s.executors != nil {
+		g.run("executor server", s.executors.server.run)
+	}
 	g.run("mesos connection", func(ctx context.Context) error { return s.conn.Run(ctx, frameworkID) })
 	err = g.wait()
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {

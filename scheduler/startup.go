@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
@@ -79,14 +78,8 @@ func loadFrameworkID(ctx context.Context, client kubernetes.Interface) (string, 
 }
 
 // storeFrameworkID keeps the id. Another id that is stored already is errdefs.ErrConflict: two schedulers would each own
-// half of the pods. A write that met another one of the ConfigMap is made again, on what that one has left.
+// half of the pods.
 func storeFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
-	return retry.OnError(retry.DefaultRetry, func(err error) bool {
-		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
-	}, func() error { return tryStoreFrameworkID(ctx, client, id) })
-}
-
-func tryStoreFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
 	maps := client.CoreV1().ConfigMaps(Namespace)
 	stored, err := maps.Get(ctx, ConfigMapName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -106,15 +99,23 @@ func tryStoreFrameworkID(ctx context.Context, client kubernetes.Interface, id st
 		_, err := maps.Update(ctx, stored, metav1.UpdateOptions{})
 		return withKind(err, "store the framework id")
 	default:
-		return fmt.Errorf("ConfigMap %s/%s holds framework id %s, but Mesos gave %s; stop this scheduler if the other one runs, or delete the ConfigMap to go on as the new framework: %w",
+		return fmt.Errorf("ConfigMap %s/%s holds framework id %s, but Mesos gave %s; another scheduler runs, or the ConfigMap is to be deleted: %w",
 			Namespace, ConfigMapName, old, id, errdefs.ErrConflict)
 	}
 }
 
-func createFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
+// createNamespace makes the namespace of what the scheduler keeps, if there is none.
+func createNamespace(ctx context.Context, client kubernetes.Interface) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return withKind(err, "create namespace "+Namespace)
+	}
+	return nil
+}
+
+func createFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
+	if err := createNamespace(ctx, client); err != nil {
+		return err
 	}
 	_, err := client.CoreV1().ConfigMaps(Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName, Namespace: Namespace},

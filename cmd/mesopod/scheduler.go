@@ -5,6 +5,7 @@ import (
 
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mesopod/mesopod/cmd/internal/cli"
 	"github.com/mesopod/mesopod/scheduler"
@@ -39,12 +40,25 @@ pods run on; the next one takes over the framework, whose id is stored in Config
 	set.StringSliceVar(&cfg.SchedulerNames, "scheduler-names", cfg.SchedulerNames, "values of a pod's spec.schedulerName that are ours")
 	set.BoolVar(&cfg.Preemption, "preemption", cfg.Preemption, "evict pods of ours for pods of higher priority; what they free is offered to every framework")
 	set.BoolVar(&cfg.TaintNodes, "taint-nodes", cfg.TaintNodes, "taint nodes k8s.mesosphere.io/mesos:NoSchedule, where another scheduler places pods too")
+	addExecutorFlags(set, &cfg.Executors)
 	return c
+}
+
+// addExecutorFlags are the flags for how executors reach the scheduler.
+func addExecutorFlags(set *pflag.FlagSet, cfg *scheduler.ExecutorAccess) {
+	set.StringVar(&cfg.Listen, "executor-listen", "", "host:port to serve executors at: certificates, configuration, programs (default: executors have files)")
+	set.StringVar(&cfg.URL, "executor-url", "", "https://HOST:PORT at which executors reach --executor-listen (default that itself)")
+	set.StringVar(&cfg.APIServer, "executor-apiserver", "", "https://HOST:PORT at which executors reach the API server (default as the scheduler does)")
+	set.DurationVar(&cfg.CertificateLife, "executor-certificate-life", cfg.CertificateLife, "life that is asked for executors' certificates; at least 10m")
+	set.DurationVar(&cfg.RenewAfter, "executor-certificate-renewal", 0, "when executors renew them (default two thirds of their life)")
 }
 
 func runScheduler(cmd *cobra.Command, cfg scheduler.Config) error {
 	if err := cli.StartLogs(nil); err != nil {
 		return err
+	}
+	if cfg.KeeperURI == "" {
+		cfg.KeeperURI = cfg.BundleDir + "/mesopod-keeper"
 	}
 	s, err := scheduler.New(cfg, scheduler.Deps{})
 	if err != nil {

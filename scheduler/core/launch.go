@@ -202,7 +202,7 @@ func (c *Core) flush(agentID string, b *batch) {
 		}
 	}
 	offerIDs := c.pool.Take(agentID, sent)
-	c.do(Accept{AgentID: agentID, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: fmt.Sprintf("pods to launch on %s: %d", a.node, len(infos))})
+	c.do(Accept{AgentID: agentID, Node: a.node, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: fmt.Sprintf("pods to launch on %s: %d", a.node, len(infos))})
 	c.revive.used, a.ended = true, false
 	c.dirty[agentID] = true
 	if b := c.batches[agentID]; b != nil {
