@@ -26,15 +26,17 @@ const (
 type Config struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Kubeconfig is the identity mesopod:executor:NODE: binds, patches, deletes and watches the node's pods.
-	Kubeconfig string `json:"kubeconfig"`
+	// Kubeconfig is the identity mesopod:executor:NODE: binds, patches, deletes and watches the node's pods. It goes
+	// together with KubeletKubeconfig and ClientCAFile; without them the scheduler gives certificates.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// KubeletKubeconfig is the identity system:node:NODE.
-	KubeletKubeconfig string `json:"kubeletKubeconfig"`
+	KubeletKubeconfig string `json:"kubeletKubeconfig,omitempty"`
 	// ClientCAFile is the CA of those who may call the kubelet; what they may do the API server is asked.
-	ClientCAFile string `json:"clientCAFile"`
-	// TLSCertFile and TLSPrivateKeyFile are what the kubelet answers with.
-	TLSCertFile       string `json:"tlsCertFile"`
-	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile"`
+	ClientCAFile string `json:"clientCAFile,omitempty"`
+	// TLSCertFile and TLSPrivateKeyFile are what the kubelet answers with. Without them the scheduler gives a certificate,
+	// or, where the kubeconfigs are files, the kubelet signs one for itself.
+	TLSCertFile       string `json:"tlsCertFile,omitempty"`
+	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
 	// BundleDir is where the programs and images lie.
 	BundleDir string `json:"bundleDir"`
 	// StateDir is a short path on the host, kept between executors of this agent.
@@ -109,13 +111,23 @@ func (c Config) validate() error {
 	if c.APIVersion != APIVersion || c.Kind != Kind {
 		fault("apiVersion and kind must be %s and %s", APIVersion, Kind)
 	}
-	for _, path := range []struct{ name, value string }{
-		{"kubeconfig", c.Kubeconfig}, {"kubeletKubeconfig", c.KubeletKubeconfig}, {"clientCAFile", c.ClientCAFile},
-		{"tlsCertFile", c.TLSCertFile}, {"tlsPrivateKeyFile", c.TLSPrivateKeyFile}, {"bundleDir", c.BundleDir}, {"stateDir", c.StateDir},
+	for _, path := range []struct {
+		name, value string
+		optional    bool
+	}{
+		{"kubeconfig", c.Kubeconfig, true}, {"kubeletKubeconfig", c.KubeletKubeconfig, true}, {"clientCAFile", c.ClientCAFile, true},
+		{"tlsCertFile", c.TLSCertFile, true}, {"tlsPrivateKeyFile", c.TLSPrivateKeyFile, true},
+		{"bundleDir", c.BundleDir, false}, {"stateDir", c.StateDir, false},
 	} {
-		if !filepath.IsAbs(path.value) {
+		if !filepath.IsAbs(path.value) && !(path.optional && path.value == "") {
 			fault("%s must be an absolute path, not %q", path.name, path.value)
 		}
+	}
+	if (c.Kubeconfig == "") != (c.KubeletKubeconfig == "") || c.Kubeconfig != "" && c.ClientCAFile == "" {
+		fault("kubeconfig, kubeletKubeconfig and clientCAFile go together: name all of them, or none to have certificates from the scheduler")
+	}
+	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
+		fault("tlsCertFile and tlsPrivateKeyFile go together")
 	}
 	if _, _, err := net.ParseCIDR(c.PodCIDR); err != nil {
 		fault("podCIDR: %w", err)

@@ -12,6 +12,8 @@
 //	binder    ──┤            ▲                  └─► Exit
 //	signal    ──┘            └─ timer at core.NextDeadline
 //
+// Who we are on the API server is not known before the first launch (identity): what needs it waits for it.
+//
 // The agent is subscribed to first and by goroutines that wait for nothing else. Runtime and kubelet start in the
 // background as soon as the first SUBSCRIBED told the node's name and size; launches wait for them inside the core.
 package executor

@@ -10,25 +10,21 @@ import (
 
 	"github.com/golang/glog"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mesopod/mesopod/executor/agentconn"
-	"github.com/mesopod/mesopod/executor/binder"
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/ledger"
 	"github.com/mesopod/mesopod/executor/store"
-	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // Executor is one executor. Make one with New.
 type Executor struct {
 	config Config
 	env    Env
-	client kubernetes.Interface
-	binder *binder.Binder
 	conn   *agentconn.Conn
 	inbox  chan message
+	// identity is there once the node has a name.
+	identity *identity
 	// store is the ledger's file, open while Run lives.
 	store *store.File
 	// slots bounds the calls to the API server that are under way.
@@ -57,8 +53,6 @@ const (
 	flushTimeout = 2 * time.Second
 	// stopTimeout bounds the end of our own goroutines, containerd's end and the sweep included.
 	stopTimeout = 10 * time.Second
-	// clientQPS and clientBurst keep the client from throttling a burst of launches.
-	clientQPS, clientBurst = 100, 200
 )
 
 // New checks what can be checked before anything starts.
@@ -69,19 +63,17 @@ func New(config Config, env Env) (*Executor, error) {
 	if config.NodeIP == "" {
 		config.NodeIP = env.AgentAddress
 	}
-	rest, err := clientcmd.BuildConfigFromFlags("", config.Kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("executor kubeconfig %s: %w: %w", config.Kubeconfig, errdefs.ErrInvalid, err)
+	if config.Kubeconfig != "" {
+		if _, err := newAPIClient(config.Kubeconfig); err != nil {
+			return nil, err
+		}
 	}
-	rest.QPS, rest.Burst, rest.UserAgent = clientQPS, clientBurst, "mesopod-executor"
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, fmt.Errorf("executor client: %w", err)
-	}
+	refreshCertificates()
 	e := &Executor{
-		config: config, env: env, client: client, binder: binder.New(client.CoreV1()),
+		config: config, env: env,
 		inbox: make(chan message, inboxSize), slots: make(chan struct{}, callsAtOnce),
 	}
+	var err error
 	e.conn, err = agentconn.New(agentconn.Config{
 		URL: env.AgentURL, FrameworkID: env.FrameworkID, ExecutorID: env.ExecutorID, AgentID: env.AgentID,
 		Checkpoint: env.Checkpoint, RecoveryTimeout: env.RecoveryTimeout, ShutdownGrace: env.ShutdownGrace, Token: env.Token,

@@ -7,6 +7,7 @@ import (
 	"github.com/golang/glog"
 	"github.com/pborman/uuid"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mesopod/mesopod/executor/agentconn"
 	"github.com/mesopod/mesopod/executor/binder"
@@ -99,7 +100,9 @@ func (e *Executor) loop(life context.Context, group *errgroup.Group, known *ledg
 func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
 	switch {
 	case m.agent != nil:
-		e.begin(life, s, *m.agent)
+		if err := e.begin(life, s, *m.agent); err != nil {
+			return &core.Exit{Code: 1, Why: err.Error()}
+		}
 	case m.kubelet != nil:
 		s.kubelet = m.kubelet
 	case m.open != nil:
@@ -129,6 +132,9 @@ func (e *Executor) step(s *state, event core.Event) *core.Exit {
 			return &core.Exit{Why: shutdown.Why}
 		}
 		return nil
+	}
+	if launch, ok := event.(core.Launch); ok {
+		e.identity.offer(launch.Data)
 	}
 	s.pending = append(s.pending, s.core.Step(time.Now(), event)...)
 	return nil
@@ -176,8 +182,12 @@ func (e *Executor) save(s *state, effects []core.Effect) error {
 }
 
 // begin makes the core, now that the node has a name, and starts what runs pods.
-func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) {
+func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) (err error) {
 	glog.Infof("subscribe node=%s agent=%s resources=%q", agent.Hostname, agent.ID, agent.Resources)
+	if e.identity, err = newIdentity(e.config, e.env, agent.Hostname); err != nil {
+		return err
+	}
+	s.group.Go(func() error { return e.identity.run(life) })
 	s.core = core.New(core.Config{
 		Node:           agent.Hostname,
 		NewUUID:        func() []byte { return uuid.NewRandom() },
@@ -193,6 +203,7 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 		}
 		return nil
 	})
+	return nil
 }
 
 // perform carries out one effect. Nothing here waits: calls to the API server run by themselves and answer with events.
@@ -201,27 +212,19 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 	case core.Bind:
 		glog.Infof("bind pod task=%s pod=%s/%s node=%s reason=%q", f.TaskID, f.Namespace, f.Name, f.Node, f.Why)
 		target := binder.Target{Namespace: f.Namespace, Name: f.Name, UID: f.UID, Node: f.Node, Annotations: f.Annotations}
-		e.call(life, s, func(ctx context.Context) core.Event {
-			pod, err := e.binder.Bind(ctx, target)
-			if err != nil {
-				return core.BindFailed{TaskID: f.TaskID, Err: err}
-			}
-			return core.Bound{TaskID: f.TaskID, Pod: pod}
-		})
+		e.bind(life, s, f.TaskID, target, (*binder.Binder).Bind)
 	case core.Patch:
 		glog.Infof("patch pod task=%s pod=%s/%s reason=%q", f.TaskID, f.Namespace, f.Name, f.Why)
 		target := binder.Target{Namespace: f.Namespace, Name: f.Name, UID: f.UID, Node: f.Node, Annotations: f.Annotations}
-		e.call(life, s, func(ctx context.Context) core.Event {
-			pod, err := e.binder.Patch(ctx, target)
-			if err != nil {
-				return core.BindFailed{TaskID: f.TaskID, Err: err}
-			}
-			return core.Bound{TaskID: f.TaskID, Pod: pod}
-		})
+		e.bind(life, s, f.TaskID, target, (*binder.Binder).Patch)
 	case core.DeletePod:
 		glog.Infof("delete pod task=%s pod=%s/%s grace=%v reason=%q", f.TaskID, f.Namespace, f.Name, f.Grace, f.Why)
 		e.call(life, s, func(ctx context.Context) core.Event {
-			if err := e.binder.Delete(ctx, f.Namespace, f.Name, f.UID, f.Grace); err != nil {
+			api, err := e.identity.now(ctx)
+			if err == nil {
+				err = api.binder.Delete(ctx, f.Namespace, f.Name, f.UID, f.Grace)
+			}
+			if err != nil {
 				return core.DeleteFailed{TaskID: f.TaskID, Err: err}
 			}
 			return nil
@@ -241,6 +244,21 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 	default:
 		glog.Errorf("skip effect kind=%T reason=%q", effect, "not known to the loop")
 	}
+}
+
+// bind brings the scheduler's choice to the API server, in one of the two ways.
+func (e *Executor) bind(life context.Context, s *state, taskID string, target binder.Target, how func(*binder.Binder, context.Context, binder.Target) (*corev1.Pod, error)) {
+	e.call(life, s, func(ctx context.Context) core.Event {
+		api, err := e.identity.now(ctx)
+		if err != nil {
+			return core.BindFailed{TaskID: taskID, Err: err}
+		}
+		pod, err := how(api.binder, ctx, target)
+		if err != nil {
+			return core.BindFailed{TaskID: taskID, Err: err}
+		}
+		return core.Bound{TaskID: taskID, Pod: pod}
+	})
 }
 
 // call runs a call to the API server beside the loop, a few at once, and posts what it answers.

@@ -59,10 +59,15 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 	var started *kubelet.Kubelet
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() error { return containers.Import(bothCtx) })
-	both.Go(func() (err error) {
+	both.Go(func() error {
+		if _, err := e.identity.first(bothCtx); err != nil {
+			return err
+		}
+		identity := e.identity.files
+		var err error
 		started, err = kubelet.Start(ctx, kubelet.Config{
-			Node: node, NodeIP: e.config.NodeIP, Port: e.config.KubeletPort, Kubeconfig: e.config.KubeletKubeconfig,
-			ClientCAFile: e.config.ClientCAFile, TLSCertFile: e.config.TLSCertFile, TLSPrivateKeyFile: e.config.TLSPrivateKeyFile,
+			Node: node, NodeIP: e.config.NodeIP, Port: e.config.KubeletPort, Kubeconfig: identity.kubeletKubeconfig,
+			ClientCAFile: identity.clientCA, TLSCertFile: identity.servingCert, TLSPrivateKeyFile: identity.servingKey,
 			RootDir: rootDir, PodLogsDir: filepath.Join(e.env.Sandbox, "pods"), RuntimeSocket: containers.Socket(),
 			CgroupRoot: e.env.Cgroup, CPUQuota: mayLimitCPU(e.env.Cgroup), Capacity: capacity,
 			ClusterDNS: e.config.ClusterDNS, ClusterDomain: e.config.ClusterDomain,
@@ -96,7 +101,14 @@ func mayLimitCPU(cgroup string) bool {
 
 // watchPods posts what the API server says about this node's pods until the context ends.
 func (e *Executor) watchPods(ctx context.Context, node string) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(e.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	api, err := e.identity.first(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
 	}))
 	informer := factory.Core().V1().Pods().Informer()

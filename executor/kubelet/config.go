@@ -28,7 +28,8 @@ type Config struct {
 	Port int
 	// Kubeconfig is the file with the identity system:node:NODE.
 	Kubeconfig string
-	// ClientCAFile, TLSCertFile and TLSPrivateKeyFile are PEM files: who may call, and as whom we answer.
+	// ClientCAFile, TLSCertFile and TLSPrivateKeyFile are PEM files: who may call, and as whom we answer. Without the last
+	// two the kubelet signs a certificate for itself.
 	ClientCAFile, TLSCertFile, TLSPrivateKeyFile string
 	// RootDir is the kubelet's state. It must be short: RootDir/pods-api/pods-api.sock has to fit into a socket address.
 	RootDir string
@@ -64,8 +65,6 @@ func (c Config) validate() error {
 	need("Node", c.Node)
 	need("Kubeconfig", c.Kubeconfig)
 	need("ClientCAFile", c.ClientCAFile)
-	need("TLSCertFile", c.TLSCertFile)
-	need("TLSPrivateKeyFile", c.TLSPrivateKeyFile)
 	need("RootDir", c.RootDir)
 	need("PodLogsDir", c.PodLogsDir)
 	need("RuntimeSocket", c.RuntimeSocket)

@@ -62,6 +62,7 @@ func (p *Plane) apiFlags(serving, servingKey, toKubelet, toKubeletKey, serviceAc
 		"--tls-cert-file=" + serving,
 		"--tls-private-key-file=" + servingKey,
 		"--client-ca-file=" + p.authority.CertFile(),
+		"--kubelet-certificate-authority=" + p.authority.CertFile(),
 		"--authentication-config=" + p.files.authentication(),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",

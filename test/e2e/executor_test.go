@@ -154,9 +154,7 @@ func startExecutor(t *testing.T, agent *scriptedAgent) <-chan error {
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion": "mesopod.io/v1alpha1", "kind": "ExecutorConfig",
 		"kubeconfig": nowhere, "kubeletKubeconfig": nowhere, "clientCAFile": filepath.Join(pki, "ca.crt"),
-		"tlsCertFile":       filepath.Join(pki, "kubelet-serving-"+nodeName+".crt"),
-		"tlsPrivateKeyFile": filepath.Join(pki, "kubelet-serving-"+nodeName+".key"),
-		"bundleDir":         bundleDir, "stateDir": dir + "/s", "podCIDR": "10.89.200.0/24", "bridge": "mpod9",
+		"bundleDir": bundleDir, "stateDir": dir + "/s", "podCIDR": "10.89.200.0/24", "bridge": "mpod9",
 		"nodeIP": "10.89.0.11", "kubeletPort": 10299, "executorResources": map[string]any{"cpus": 0.5, "mem": 256},
 	})
 	if err != nil {

@@ -29,6 +29,9 @@ func controlFile(names ...string) string {
 	return filepath.Join(append([]string{stateDir, "control"}, names...)...)
 }
 
+// executorKubeconfig is the kubeconfig that the executor of nodeName made from what the scheduler gave it.
+func executorKubeconfig() string { return filepath.Join(stateDir, "a1", "pki", "executor.kubeconfig") }
+
 // Who may call the kubelet, the API server is asked: an executor's certificate is good there but gives no right to look
 // at pods or to run something in them, not even on the executor's own node; without a certificate nobody is let in.
 func TestKubeletPort(t *testing.T) {
@@ -43,18 +46,22 @@ func TestKubeletPort(t *testing.T) {
 	}{
 		{"nobody", "", http.MethodGet, "/pods", http.StatusUnauthorized},
 		{"nobody", "", http.MethodPost, exec, http.StatusUnauthorized},
-		{"the executor", "executor-" + nodeName, http.MethodGet, "/pods", http.StatusForbidden},
-		{"the executor", "executor-" + nodeName, http.MethodPost, exec, http.StatusForbidden},
-		{"the executor", "executor-" + nodeName, http.MethodPost, "/run/" + namespace + "/guarded/main?cmd=true", http.StatusForbidden},
-		{"the executor", "executor-" + nodeName, http.MethodGet, "/containerLogs/" + namespace + "/guarded/main", http.StatusForbidden},
-		{"the scheduler", "scheduler", http.MethodPost, exec, http.StatusForbidden},
+		{"the executor", executorKubeconfig(), http.MethodGet, "/pods", http.StatusForbidden},
+		{"the executor", executorKubeconfig(), http.MethodPost, exec, http.StatusForbidden},
+		{"the executor", executorKubeconfig(), http.MethodPost, "/run/" + namespace + "/guarded/main?cmd=true", http.StatusForbidden},
+		{"the executor", executorKubeconfig(), http.MethodGet, "/containerLogs/" + namespace + "/guarded/main", http.StatusForbidden},
+		{"the scheduler", controlFile("scheduler.kubeconfig"), http.MethodPost, exec, http.StatusForbidden},
 		// And a proof that the door is there: an administrator passes it.
-		{"the administrator", "admin", http.MethodGet, "/pods", http.StatusOK},
+		{"the administrator", controlFile("admin.kubeconfig"), http.MethodGet, "/pods", http.StatusOK},
 	} {
 		config := &rest.Config{}
 		if c.kubeconfig != "" {
 			var err error
-			if config, err = clientcmd.BuildConfigFromFlags("", controlFile(c.kubeconfig+".kubeconfig")); err != nil {
+			config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+			if err == nil {
+				err = rest.LoadTLSFiles(config)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,15 +113,22 @@ func needles(t *testing.T) []needle {
 		{"a JSON web token", []byte("eyJhbGciOi")},
 	}
 	keys, err := filepath.Glob(controlFile("pki", "*.key"))
-	if err != nil || len(keys) < 5 {
+	if err != nil || len(keys) < 4 {
 		t.Fatalf("the cluster's keys are %v (%v), want more", keys, err)
 	}
-	for _, file := range keys {
+	made, err := filepath.Glob(filepath.Join(filepath.Dir(executorKubeconfig()), "*.pem"))
+	if err != nil || len(made) != 3 {
+		t.Fatalf("the executor's keys are %v (%v), want three", made, err)
+	}
+	for _, file := range append(keys, made...) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		block, _ := pem.Decode(data)
+		block, rest := pem.Decode(data)
+		for block != nil && !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			block, rest = pem.Decode(rest)
+		}
 		if block == nil {
 			t.Fatalf("%s has no key", file)
 		}
@@ -164,9 +178,9 @@ func TestNoSecrets(t *testing.T) {
 	all := append(needles(t), needle{"the pod's secret", []byte(value)}, needle{"the pod's secret in base64",
 		[]byte(base64.StdEncoding.EncodeToString([]byte(value))[:18])})
 	// The search finds them where they are.
-	known, err := os.ReadFile(controlFile("executor-" + nodeName + ".kubeconfig"))
-	if err != nil || len(search(all, known)) == 0 {
-		t.Fatalf("nothing is found in a kubeconfig (%v)", err)
+	known, err := os.ReadFile(filepath.Join(filepath.Dir(executorKubeconfig()), "executor.pem"))
+	if err != nil || len(search(all, known)) < 2 {
+		t.Fatalf("nothing is found in a file of keys (%v)", err)
 	}
 	// Each place names something that is surely in it, or the search would be of something else.
 	for place, look := range map[string]struct {
@@ -268,4 +282,40 @@ func processes(t *testing.T) map[string][]byte {
 		}
 	}
 	return found
+}
+
+// Whatever holds a key below the state folder, its owner alone may read it, and look into the folder that it is in.
+func TestKeyModes(t *testing.T) {
+	t.Parallel()
+	create(t, onNode(newPod("keyed", steady), nodeName))
+	waitPhase(t, "keyed", corev1.PodRunning)
+	found := 0
+	err := filepath.WalkDir(stateDir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case os.IsNotExist(err):
+			return nil // what other tests do goes on meanwhile
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.Contains(path, "/containerd"):
+			return fs.SkipDir // what is in images is as it was there
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil || info.Size() > 1<<20 {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(text, []byte("PRIVATE KEY-----")) && !bytes.Contains(text, []byte("client-key-data")) {
+			return nil
+		}
+		found++
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s holds a key and has mode %v, want 0600", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil || found < 8 {
+		t.Errorf("%d files with keys are found, %v, want more", found, err)
+	}
 }

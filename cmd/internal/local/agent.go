@@ -2,7 +2,6 @@ package local
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mesopod/mesopod/executor"
-	"github.com/mesopod/mesopod/internal/controlplane"
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
@@ -63,41 +61,25 @@ func agentFlag(text string) (string, error) {
 
 // executorConfig is the configuration file of the executor on an agent.
 func (l layout) executorConfig(a agent) string {
-	return filepath.Join(l.credentials(), a.hostname, "executor.yaml")
+	return filepath.Join(l.settings(), a.hostname, "executor.yaml")
 }
 
-// writeExecutorConfig writes what the executor on an agent needs: identities and one file that names them.
-func writeExecutorConfig(l layout, plane *controlplane.Plane, a agent) error {
-	hostname := a.hostname
-	wrap := func(err error) error { return fmt.Errorf("configure executor of %s: %w", hostname, err) }
-	binder, err := plane.ExecutorKubeconfig(hostname)
-	if err != nil {
-		return wrap(err)
-	}
-	kubelet, err := plane.KubeletKubeconfig(hostname)
-	if err != nil {
-		return wrap(err)
-	}
-	cert, key, err := plane.Authority().Server("kubelet-serving-"+hostname, "system:node:"+hostname,
-		[]string{hostname}, []net.IP{a.endpoint.Addr().AsSlice()})
-	if err != nil {
-		return wrap(err)
-	}
+// writeExecutorConfig writes what the executor on an agent is told there. There is no secret in it: its certificates the
+// executor has from the scheduler.
+func writeExecutorConfig(l layout, a agent) error {
 	data, err := yaml.Marshal(executor.Config{
 		APIVersion: executor.APIVersion, Kind: executor.Kind,
-		Kubeconfig: binder, KubeletKubeconfig: kubelet,
-		ClientCAFile: plane.Authority().CertFile(), TLSCertFile: cert, TLSPrivateKeyFile: key,
 		BundleDir: l.BundleDir, StateDir: l.executor(a),
 		PodCIDR: a.pods.String(), Bridge: podBridge, NodeIP: a.endpoint.Addr().String(), KubeletPort: kubeletPort,
 		ExecutorResources: executor.Share{CPUs: executorCPUs, Mem: executorMemMB},
 		LaunchGracePeriod: metav1.Duration{Duration: executor.DefaultLaunchGracePeriod},
 		SuicideTimeout:    metav1.Duration{Duration: idleLife},
 	})
-	if err != nil {
-		return wrap(err)
+	if err == nil {
+		err = writeFile(l.executorConfig(a), data)
 	}
-	if err := writeFile(l.executorConfig(a), data); err != nil {
-		return wrap(err)
+	if err != nil {
+		return fmt.Errorf("configure executor of %s: %w", a.hostname, err)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (c *cluster) findMesos(ctx context.Context) error {
 	if !ok || !address.Unmap().Is4() {
 		return newFault(errdefs.ErrInvalid, "API server address %s: want an IPv4 address, see --address", c.api)
 	}
-	return checkPorts(map[string]int{"the API server": apiPort}, address.Unmap())
+	return checkPorts(map[string]int{"the API server": apiPort, "the scheduler": schedulerPort}, address.Unmap())
 }
 
 // outsideAgents are the active agents of a master, with a range of the subnet for the pods of each.
@@ -147,14 +147,14 @@ const maxOutsideAgents = 255
 // operator brings it there.
 func (c *cluster) configureAgents() error {
 	for _, one := range c.addresses.agents {
-		if err := writeExecutorConfig(c.layout, c.plane, one); err != nil {
+		if err := writeExecutorConfig(c.layout, one); err != nil {
 			return err
 		}
 		variables, err := json.Marshal(map[string]string{"MESOPOD_EXECUTOR_CONFIG": c.executorConfig(one)})
 		if err != nil {
 			return err
 		}
-		c.tell.say("agent %s: copy %s and the files it names to the same places there, and start it with --executor_environment_variables='%s'",
+		c.tell.say("agent %s: copy %s to the same place there, and start it with --executor_environment_variables='%s'",
 			one.hostname, c.executorConfig(one), variables)
 	}
 	return nil

@@ -35,6 +35,8 @@ type Config struct {
 	// AgentFlags are further flags of the agents, each NAME=VALUE as Mesos documents it without the dashes; they win over
 	// ours, but those that say where an agent is and what it has are not to be taken: see ownAgentFlags.
 	AgentFlags []string
+	// SchedulerFlags are further flags of the scheduler, each NAME=VALUE without the dashes; they win over ours.
+	SchedulerFlags []string
 	// Address is where the API server listens when Mesos runs elsewhere; nil takes the one that leads to the master.
 	Address net.IP
 	// ChildArgs are put before the flags of each child that is mesopod itself: log flags.
@@ -49,10 +51,11 @@ const maxAgents = 20
 
 // The fixed ports of a local cluster, all on the bridge address but the agents'.
 const (
-	apiPort     = 6443
-	masterPort  = 5050
-	agentPort   = 5051
-	kubeletPort = 10250
+	apiPort       = 6443
+	schedulerPort = 9443 // for executors
+	masterPort    = 5050
+	agentPort     = 5051
+	kubeletPort   = 10250
 )
 
 // maxStateDir bounds StateDir so that the longest socket below it stays under 108 bytes.
@@ -124,6 +127,11 @@ func (c Config) complete() (Config, error) {
 	for _, text := range c.AgentFlags {
 		if _, err := agentFlag(text); err != nil {
 			faults = append(faults, err)
+		}
+	}
+	for _, text := range c.SchedulerFlags {
+		if name, _, ok := strings.Cut(text, "="); !ok || name == "" || strings.HasPrefix(name, "-") {
+			fault("--scheduler-flag=%s: want NAME=VALUE, such as preemption=true", text)
 		}
 	}
 	if c.Address != nil && !c.external() {
@@ -227,14 +235,14 @@ const (
 	mark = "MESOPOD_LOCAL"
 )
 
-func (l layout) lock() string        { return filepath.Join(l.StateDir, "lock") }
-func (l layout) host() string        { return filepath.Join(l.StateDir, "host.json") }
-func (l layout) logs() string        { return filepath.Join(l.StateDir, "logs") }
-func (l layout) control() string     { return filepath.Join(l.StateDir, "control") }
-func (l layout) kubeconfig() string  { return filepath.Join(l.StateDir, "kubeconfig") }
-func (l layout) master() string      { return filepath.Join(l.StateDir, "master") }
-func (l layout) namespaces() string  { return filepath.Join(l.StateDir, "netns") }
-func (l layout) credentials() string { return filepath.Join(l.StateDir, "agents") }
+func (l layout) lock() string       { return filepath.Join(l.StateDir, "lock") }
+func (l layout) host() string       { return filepath.Join(l.StateDir, "host.json") }
+func (l layout) logs() string       { return filepath.Join(l.StateDir, "logs") }
+func (l layout) control() string    { return filepath.Join(l.StateDir, "control") }
+func (l layout) kubeconfig() string { return filepath.Join(l.StateDir, "kubeconfig") }
+func (l layout) master() string     { return filepath.Join(l.StateDir, "master") }
+func (l layout) namespaces() string { return filepath.Join(l.StateDir, "netns") }
+func (l layout) settings() string   { return filepath.Join(l.StateDir, "agents") }
 
 // executor is the folder of an agent's executor: a short path, since sockets lie in it. An executor of a Mesos that runs
 // elsewhere may outlive us, so its folder is not ours to sweep, though its agent may be on this machine.

@@ -137,7 +137,7 @@ func (c *cluster) begin() error {
 		return err
 	}
 	if !c.external() {
-		ports := map[string]int{"the API server": apiPort, "the Mesos master": masterPort}
+		ports := map[string]int{"the API server": apiPort, "the scheduler": schedulerPort, "the Mesos master": masterPort}
 		if err := checkPorts(ports, c.addresses.bridge.Addr()); err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (c *cluster) startMesos(ctx context.Context) error {
 // startAgents runs all agents side by side.
 func (c *cluster) startAgents(ctx context.Context) error {
 	for _, one := range c.addresses.agents {
-		if err := writeExecutorConfig(c.layout, c.plane, one); err != nil {
+		if err := writeExecutorConfig(c.layout, one); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(c.work(one), 0o700); err != nil {
@@ -259,23 +259,27 @@ func (c *cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.startChild(ctx, child{
-		name: "scheduler",
-		args: append([]string{c.bundle("mesopod"), "scheduler",
-			"--kubeconfig=" + kubeconfig,
-			"--master=" + c.master.address,
-			"--bundle-dir=" + c.BundleDir,
-			fmt.Sprintf("--executor-cpus=%g", executorCPUs),
-			fmt.Sprintf("--executor-mem=%d", executorMemMB),
-		}, c.ChildArgs...),
-		env:   systemEnv(),
-		log:   c.log("scheduler"),
-		grace: childGrace,
-	})
+	c.startChild(ctx, schedulerChild(c.layout, kubeconfig, c.master.address, c.api))
 	if c.external() {
 		return c.parts.until(ctx, nodeLimit, c.admin.frameworkStored)
 	}
 	return c.parts.until(ctx, nodeLimit, func(ctx context.Context) error { return c.admin.nodesReady(ctx, c.addresses.agents) })
+}
+
+// schedulerChild is the scheduler. Executors reach it where they reach the API server, on another port.
+func schedulerChild(l layout, kubeconfig, master string, api net.IP) child {
+	args := []string{l.bundle("mesopod"), "scheduler",
+		"--kubeconfig=" + kubeconfig,
+		"--master=" + master,
+		"--bundle-dir=" + l.BundleDir,
+		fmt.Sprintf("--executor-cpus=%g", executorCPUs),
+		fmt.Sprintf("--executor-mem=%d", executorMemMB),
+		fmt.Sprintf("--executor-listen=%s:%d", api, schedulerPort),
+	}
+	for _, flag := range l.SchedulerFlags {
+		args = append(args, "--"+flag)
+	}
+	return child{name: "scheduler", args: append(args, l.ChildArgs...), env: systemEnv(), log: l.log("scheduler"), grace: childGrace}
 }
 
 func (c *cluster) startChild(ctx context.Context, one child) {
@@ -364,7 +368,7 @@ Ctrl-C ends it and removes everything but the logs.`,
 // wipe removes the state of a cluster that has ended, but not its logs and sandboxes: they may be asked for.
 func wipe(l layout) error {
 	var errs []error
-	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.credentials(), l.namespaces()} {
+	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.settings(), l.namespaces()} {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(append(errs, removeMatches(l.executors()))...)

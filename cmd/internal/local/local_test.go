@@ -64,6 +64,7 @@ func TestConfigOneFault(t *testing.T) {
 		"address of ours": func(c *Config) { c.Address = net.IPv4(10, 0, 0, 2) },
 		"flag no value":   func(c *Config) { c.AgentFlags = []string{"cgroups_enable_cfs"} },
 		"flag in dashes":  func(c *Config) { c.AgentFlags = []string{"--isolation=cgroups/cpu"} },
+		"scheduler flag":  func(c *Config) { c.SchedulerFlags = []string{"--preemption=true"} },
 		"flag of ours":    func(c *Config) { c.AgentFlags = []string{"work_dir=/tmp"} },
 		"flag outside": func(c *Config) {
 			c.Mesos, c.AgentResources, c.AgentFlags = "10.0.0.1:5050", "", []string{"gc_delay=1mins"}
@@ -197,6 +198,11 @@ func TestAgentEnvironment(t *testing.T) {
 	a, err := plan(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	cfg.SchedulerFlags = []string{"executor-mem=300"}
+	scheduler := schedulerChild(layout{cfg}, "k", "m:5050", net.IP{10, 89, 0, 1})
+	if args := strings.Join(scheduler.args, " "); !strings.Contains(args, " --executor-listen=10.89.0.1:9443 --executor-mem=300") {
+		t.Errorf("the scheduler is started as %s", args)
 	}
 	agent, err := agentChild(layout{cfg}, a, a.agents[1])
 	if err != nil {

@@ -1,0 +1,24 @@
+package credentials
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mesopod/mesopod/test/cluster"
+)
+
+// suite is the cluster of all tests here.
+var suite = cluster.New(cluster.Options{Name: "creds", Agents: 2, Flags: []string{
+	"--scheduler-flag=executor-certificate-life=10m", "--scheduler-flag=executor-certificate-renewal=4s",
+}})
+
+func TestMain(m *testing.M) { os.Exit(cluster.Suite{Cluster: suite}.Run(m)) }
+
+const (
+	node1, node2 = "mesopod-agent1", "mesopod-agent2"
+	schedulerURL = "https://" + cluster.BridgeIP + ":9443"
+)
+
+// pki is a file with what the executor of an agent, 1 or 2, was given.
+func pki(agent, name string) string { return filepath.Join(suite.StateDir, "a"+agent, "pki", name) }
