@@ -133,6 +133,8 @@ func (c *Core) take(now time.Time, ev Event) {
 		c.onKubeletPods(now, ev)
 	case KubeletEnded:
 		c.onKubeletEnded(now, ev)
+	case Configured:
+		c.onConfigured(ev)
 	case Tick:
 	default:
 		c.note("", fmt.Sprintf("event %T is not known, ignored", ev))

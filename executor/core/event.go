@@ -80,6 +80,9 @@ type (
 	KubeletEnded struct{ Err error }
 )
 
+// Configured tells the times of Config anew, when the operator's configuration comes after the first launch.
+type Configured struct{ LaunchGrace, SuicideTimeout time.Duration }
+
 // Tick lets deadlines pass; see NextDeadline.
 type Tick struct{}
 
@@ -100,4 +103,5 @@ func (KubeletReady) event() {}
 func (KubeletPod) event()   {}
 func (KubeletPods) event()  {}
 func (KubeletEnded) event() {}
+func (Configured) event()   {}
 func (Tick) event()         {}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mesopod/mesopod/executor/ledger"
+	"github.com/mesopod/mesopod/executor/suicide"
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 )
@@ -255,4 +256,19 @@ func (c *Core) launchGraceOver(now time.Time, t *task) {
 	default:
 		c.endHere(now, t, endLaunch, why)
 	}
+}
+
+// onConfigured takes other times over. Launches under way get what the new grace gives them; the idle time starts anew.
+func (c *Core) onConfigured(ev Configured) {
+	for _, t := range c.tasks {
+		switch {
+		case t.launchBy.IsZero():
+		case ev.LaunchGrace == 0:
+			t.launchBy = time.Time{}
+		default:
+			t.launchBy = t.launchBy.Add(ev.LaunchGrace - c.cfg.LaunchGrace)
+		}
+	}
+	c.cfg.LaunchGrace, c.cfg.SuicideTimeout = ev.LaunchGrace, ev.SuicideTimeout
+	c.watch = suicide.New(ev.SuicideTimeout)
 }

@@ -156,6 +156,8 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return kill
 	case "shutdown":
 		return core.Shutdown{Grace: duration(t, d, "grace", time.Minute), Why: "asked by the agent"}
+	case "configured":
+		return core.Configured{LaunchGrace: duration(t, d, "launch-grace", 0), SuicideTimeout: duration(t, d, "suicide", 0)}
 	case "message":
 		return core.Message{Data: []byte(strings.TrimSpace(d.Input))}
 	case "bound":
