@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -47,6 +48,8 @@ type Config struct {
 	ClusterDNS []string
 	// ClusterDomain is the cluster's DNS domain; may be empty.
 	ClusterDomain string
+	// Section are fields of a KubeletConfiguration, as JSON, that win over ours; may be empty.
+	Section json.RawMessage
 }
 
 // maxSocketPath is the longest path that fits into a Unix socket address, with its ending zero byte.
@@ -102,8 +105,8 @@ func (c Config) flags() *options.KubeletFlags {
 	return flags
 }
 
-// configuration is the KubeletConfiguration, built here and not read from a file: nothing in it is the operator's
-// to change without changing what the scheduler counts.
+// configuration is the KubeletConfiguration, built here and not read from a file. What an operator may change of it comes
+// in Section.
 func (c Config) configuration() (*kubeletconfig.KubeletConfiguration, error) {
 	k, err := options.NewKubeletConfiguration()
 	if err != nil {
@@ -133,7 +136,7 @@ func (c Config) configuration() (*kubeletconfig.KubeletConfiguration, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Max < uint64(k.MaxOpenFiles) {
 		k.MaxOpenFiles = int64(files.Max)
 	}
-	return k, nil
+	return overlay(k, c.Section)
 }
 
 func (c Config) serving(k *kubeletconfig.KubeletConfiguration) {

@@ -57,6 +57,9 @@ func Start(ctx context.Context, config Config) (*Kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := openGates(utilfeature.DefaultMutableFeatureGate, configuration); err != nil {
+		return nil, err
+	}
 	server := &options.KubeletServer{KubeletFlags: *config.flags(), KubeletConfiguration: *configuration}
 	if err := setUpLogging(&server.Logging); err != nil {
 		return nil, err

@@ -63,6 +63,39 @@ func TestConfigurationIsValidUpstream(t *testing.T) {
 	}
 }
 
+// An operator's section wins over our defaults, keeps the rest, and is refused for what upstream would refuse.
+func TestSection(t *testing.T) {
+	c := config()
+	c.Section = []byte(`{"podPidsLimit":77,"evictionHard":{"memory.available":"5%"},"containerLogMaxSize":"1Mi"}`)
+	k, err := c.configuration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.PodPidsLimit != 77 || k.ContainerLogMaxSize != "1Mi" || k.EvictionHard["memory.available"] != "5%" || k.EvictionHard["nodefs.available"] != "1%" ||
+		k.CgroupRoot != "/mesos/c1" || k.MaxPods != 110 {
+		t.Errorf("configuration %+v", k)
+	}
+	if err := options.ValidateKubeletServer(&options.KubeletServer{KubeletFlags: *c.flags(), KubeletConfiguration: *k}); err != nil {
+		t.Error(err)
+	}
+	for section, want := range map[string]string{
+		`{}`: "",
+		`{"kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1"}`: "",
+		`{"podPidLimit":7}`:                  `unknown field "podPidLimit"`,
+		`{"crashLoopBackOff":{"x":1}}`:       `unknown field "crashLoopBackOff.x"`,
+		`{"podPidsLimit":"x"}`:               "podPidsLimit",
+		`{"eventBurst":-3}`:                  "eventBurst",
+		`{"kind":"Pod"}`:                     "it is a",
+		`{"featureGates":{"PodsAPI":false}}`: "featureGates.PodsAPI",
+		`{"featureGates":{"Nope":true}}`:     "Nope",
+	} {
+		err := CheckSection([]byte(section))
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", section, err, want)
+		}
+	}
+}
+
 // PC-50, EX-41: feeding never waits, the newest snapshot wins, and the kubelet gets copies, never nil.
 func TestFeeder(t *testing.T) {
 	f := newFeeder()
