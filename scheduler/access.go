@@ -33,6 +33,9 @@ type ExecutorAccess struct {
 	CertificateLife time.Duration
 	// RenewAfter is when executors renew them; 0: when two thirds of their life are over.
 	RenewAfter time.Duration
+	// ConfigFile is the executors' configuration: see messages.ExecutorConfig. It is looked at again and again. Empty: the
+	// defaults.
+	ConfigFile string
 }
 
 const (
@@ -59,6 +62,9 @@ func (a ExecutorAccess) check() (faults []error) {
 	if a.Listen == "" {
 		if a.URL != "" {
 			fault("URL %s for executors without an address to listen at", a.URL)
+		}
+		if a.ConfigFile != "" {
+			fault("configuration %s for executors without an address to listen at", a.ConfigFile)
 		}
 		return faults
 	}
@@ -120,10 +126,11 @@ func apiServerOf(config *rest.Config, a ExecutorAccess) (apiServer, error) {
 
 // gatekeeper hands out access: tokens with launches, and certificates for tokens.
 type gatekeeper struct {
-	config  ExecutorAccess
+	access  ExecutorAccess
 	client  kubernetes.Interface
 	api     apiServer
 	server  *server
+	config  *document
 	runs    func(context.Context, credentials.Holder) bool
 	handler *credentials.Handler // once prepared
 }
@@ -144,14 +151,15 @@ func (g *gatekeeper) prepare(ctx context.Context) error {
 	if err := g.server.identify(serving, clientCA); err != nil {
 		return err
 	}
-	signer := credentials.NewCSRSigner(g.client.CertificatesV1().CertificateSigningRequests(), g.config.CertificateLife)
+	signer := credentials.NewCSRSigner(g.client.CertificatesV1().CertificateSigningRequests(), g.access.CertificateLife)
 	g.handler, err = credentials.New(
-		credentials.Config{Server: g.api.url, CA: g.api.ca, ClientCA: clientCA, TokenLife: tokenLife, RenewAfter: g.config.RenewAfter},
+		credentials.Config{Server: g.api.url, CA: g.api.ca, ClientCA: clientCA, TokenLife: tokenLife, RenewAfter: g.access.RenewAfter},
 		credentials.Deps{Now: time.Now, Runs: g.runs, Sign: signer.Sign})
 	if err != nil {
 		return err
 	}
 	g.server.handle(messages.CredentialsPath, g.handler)
+	g.server.handle("GET "+messages.ExecutorConfigPath, g.config)
 	return nil
 }
 
@@ -163,7 +171,7 @@ func (g *gatekeeper) equip(accept core.Accept) core.Accept {
 		glog.Errorf("launch without token agent=%s reason=%q", accept.AgentID, err)
 		return accept
 	}
-	access := messages.Access{URL: g.config.url(), KeySHA256: g.server.keySHA256, Token: token}
+	access := messages.Access{URL: g.access.url(), KeySHA256: g.server.keySHA256, Token: token}
 	accept.Tasks = slices.Clone(accept.Tasks)
 	for i := range accept.Tasks {
 		task := &accept.Tasks[i]

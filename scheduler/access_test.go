@@ -49,8 +49,13 @@ func withClientCA(t *testing.T) kubernetes.Interface {
 
 func newGatekeeper(t *testing.T, client kubernetes.Interface) *gatekeeper {
 	t.Helper()
+	nothing, err := newDocument("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := &gatekeeper{
-		config: ExecutorAccess{Listen: "127.0.0.1:0", URL: "https://10.0.0.1:9443", CertificateLife: time.Hour}, client: client,
+		config: nothing,
+		access: ExecutorAccess{Listen: "127.0.0.1:0", URL: "https://10.0.0.1:9443", CertificateLife: time.Hour}, client: client,
 		api: apiServer{url: "https://10.0.0.1:6443", ca: []byte("ca")}, server: newServer("127.0.0.1:0"),
 		runs: func(context.Context, credentials.Holder) bool { return true },
 	}
@@ -174,6 +179,7 @@ func TestExecutorAccessFaults(t *testing.T) {
 		"missing port":           func(a *ExecutorAccess) { a.Listen = "here" },
 		"names no host":          func(a *ExecutorAccess) { a.Listen = ":9443" },
 		"without an address":     func(a *ExecutorAccess) { a.Listen, a.URL = "", "https://x:1" },
+		"configuration f":        func(a *ExecutorAccess) { a.Listen, a.ConfigFile = "", "f" },
 		"URL for executors":      func(a *ExecutorAccess) { a.URL = "http://x:1" },
 		"URL of the API server ": func(a *ExecutorAccess) { a.APIServer = "x:1" },
 	} {

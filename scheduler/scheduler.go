@@ -81,7 +81,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.executors = &gatekeeper{config: cfg.Executors, client: client, api: api, server: newServer(cfg.Executors.Listen), runs: s.runsHere}
+		config, err := newDocument(cfg.Executors.ConfigFile)
+		if err != nil {
+			return nil, err
+		}
+		s.executors = &gatekeeper{access: cfg.Executors, client: client, api: api, config: config, server: newServer(cfg.Executors.Listen), runs: s.runsHere}
 	}
 	s.writer = newWriter(client, s.loop.post)
 	s.surveyor = &surveyor{client: client, asked: newQueue[core.Survey](), post: s.loop.post, mesos: s.conn.Survey}
@@ -159,6 +163,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.run("pod feed", func(ctx context.Context) error { return s.pods.run(ctx, s.synced) })
 	if s.executors != nil {
 		g.run("executor server", s.executors.server.run)
+		g.run("executor configuration", s.executors.config.run)
 	}
 	g.run("mesos connection", func(ctx context.Context) error { return s.conn.Run(ctx, frameworkID) })
 	err = g.wait()

@@ -49,6 +49,7 @@ func addExecutorFlags(set *pflag.FlagSet, cfg *scheduler.ExecutorAccess) {
 	set.StringVar(&cfg.Listen, "executor-listen", "", "host:port to serve executors at: certificates, configuration, programs (default: executors have files)")
 	set.StringVar(&cfg.URL, "executor-url", "", "https://HOST:PORT at which executors reach --executor-listen (default that itself)")
 	set.StringVar(&cfg.APIServer, "executor-apiserver", "", "https://HOST:PORT at which executors reach the API server (default as the scheduler does)")
+	set.StringVar(&cfg.ConfigFile, "executor-config", "", "configuration file for all executors, served to them whenever it changes")
 	set.DurationVar(&cfg.CertificateLife, "executor-certificate-life", cfg.CertificateLife, "life that is asked for executors' certificates; at least 10m")
 	set.DurationVar(&cfg.RenewAfter, "executor-certificate-renewal", 0, "when executors renew them (default two thirds of their life)")
 }
