@@ -1,31 +1,28 @@
 package executor
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 )
 
-// The identity of the configuration file's format.
-const (
-	APIVersion = "mesopod.io/v1alpha1"
-	Kind       = "ExecutorConfig"
-)
+// DefaultConfigFile is the agent's file unless the agent's environment names another. It may be missing.
+const DefaultConfigFile = "/etc/mesopod/executor.yaml"
 
-// Config is the operator's configuration of the executor on one agent. It is a YAML file; a field that is not known is
-// an error. Times are written as "5m" or "20s".
+// Config is the configuration of the executor on one agent. It has three layers, each of which wins over those before:
+// the defaults; the operator's document for all executors, which the scheduler serves; and what the agent says, by its
+// environment and by a YAML file, in which a field that is not known is an error.
 type Config struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	messages.ExecutorConfig `json:",inline"`
+
 	// Kubeconfig is the identity mesopod:executor:NODE: binds, patches, deletes and watches the node's pods. It goes
 	// together with KubeletKubeconfig and ClientCAFile; without them the scheduler gives certificates.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
@@ -37,27 +34,29 @@ type Config struct {
 	// or, where the kubeconfigs are files, the kubelet signs one for itself.
 	TLSCertFile       string `json:"tlsCertFile,omitempty"`
 	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
-	// BundleDir is where the programs and images lie.
-	BundleDir string `json:"bundleDir"`
-	// StateDir is a short path on the host, kept between executors of this agent.
-	StateDir string `json:"stateDir"`
-	// PodCIDR is the address range of this node's pods, Bridge the network device that they hang on.
-	PodCIDR string `json:"podCIDR"`
-	Bridge  string `json:"bridge"`
+	// BundleDir is where the programs and images lie; empty means the folder of this program.
+	BundleDir string `json:"bundleDir,omitempty"`
+	// StateDir is a short path on the host, kept between executors of this agent; empty means one named after the framework
+	// below DefaultStateParent.
+	StateDir string `json:"stateDir,omitempty"`
+	// PodCIDR is the address range of this node's pods; empty means that of the Node. Bridge is the network device that they
+	// hang on; empty means DefaultBridge.
+	PodCIDR string `json:"podCIDR,omitempty"`
+	Bridge  string `json:"bridge,omitempty"`
 	// NodeIP is the node's address; empty means the agent's.
 	NodeIP string `json:"nodeIP,omitempty"`
-	// ExecutorResources is the executor's own share, the same as the scheduler asks for it.
-	ExecutorResources Share `json:"executorResources"`
-	// KubeletPort defaults to 10250.
-	KubeletPort int `json:"kubeletPort,omitempty"`
-	// LaunchGracePeriod bounds a launch, 5m by default, "0s" for no bound (EX-54, EX-56).
-	LaunchGracePeriod metav1.Duration `json:"launchGracePeriod,omitempty"`
-	// SuicideTimeout is the life of an idle executor, 20m by default, "0s" for ever (EX-91).
-	SuicideTimeout metav1.Duration `json:"suicideTimeout,omitempty"`
-	// ClusterDNS and ClusterDomain are for pods' name resolution.
-	ClusterDNS    []string `json:"clusterDNS,omitempty"`
-	ClusterDomain string   `json:"clusterDomain,omitempty"`
+	// ExecutorResources is the executor's own share where the agent does not tell it.
+	ExecutorResources Share `json:"executorResources,omitzero"`
+
+	// file is the text of the agent's file, to put over another document.
+	file []byte
 }
+
+// What an agent need not say.
+const (
+	DefaultStateParent = "/var/lib/mesopod"
+	DefaultBridge      = "mpod0"
+)
 
 // Share is an amount of Mesos resources in the configuration file.
 type Share struct {
@@ -67,50 +66,79 @@ type Share struct {
 	Mem float64 `json:"mem"`
 }
 
-// The defaults.
-const (
-	DefaultKubeletPort       = 10250
-	DefaultLaunchGracePeriod = 5 * time.Minute
-	DefaultSuicideTimeout    = 20 * time.Minute
-	DefaultClusterDomain     = "cluster.local"
-)
-
-// Load reads the file and checks it. The error names all faults at once; each is errdefs.ErrInvalid, a file that cannot
-// be read included.
+// Load reads the agent's file over the defaults. The error names all faults at once; each is errdefs.ErrInvalid, a file
+// that cannot be read included, unless it is DefaultConfigFile and missing.
 func Load(path string) (Config, error) {
 	text, err := os.ReadFile(path)
-	if err != nil {
+	if err != nil && !(path == DefaultConfigFile && os.IsNotExist(err)) {
 		return Config{}, fmt.Errorf("executor configuration: %w: %w", errdefs.ErrInvalid, err)
 	}
-	config, err := parse(text)
+	config, err := layer(nil, text)
 	if err != nil {
 		return Config{}, fmt.Errorf("executor configuration %s: %w", path, err)
 	}
 	return config, nil
 }
 
-func parse(text []byte) (Config, error) {
-	config := Config{
-		KubeletPort:       DefaultKubeletPort,
-		LaunchGracePeriod: metav1.Duration{Duration: DefaultLaunchGracePeriod},
-		SuicideTimeout:    metav1.Duration{Duration: DefaultSuicideTimeout},
-		ClusterDomain:     DefaultClusterDomain,
+// over is the configuration with a document of the scheduler's below what the agent says, and what of the document is not
+// known to this build: a scheduler that is newer may say more. The error is errdefs.ErrInvalid.
+func (c Config) over(document []byte, env Env) (Config, []error, error) {
+	base := messages.DefaultExecutorConfig()
+	unknown, err := messages.UnmarshalConfig(document, &base)
+	if err == nil {
+		err = errors.Join(base.Check()...)
 	}
-	if err := yaml.UnmarshalStrict(text, &config); err != nil {
+	if err != nil {
+		return Config{}, nil, fmt.Errorf("executor configuration of the scheduler: %w: %w", errdefs.ErrInvalid, err)
+	}
+	next, err := layer(&base, c.file)
+	if err == nil {
+		next, err = next.complete(env)
+	}
+	return next, unknown, err
+}
+
+// layer puts the agent's file over a document, or over the defaults.
+func layer(document *messages.ExecutorConfig, file []byte) (Config, error) {
+	config := Config{ExecutorConfig: messages.DefaultExecutorConfig(), file: file}
+	if document != nil {
+		config.ExecutorConfig = *document
+	}
+	if len(bytes.TrimSpace(file)) == 0 {
+		config.APIVersion, config.Kind = messages.ExecutorConfigAPIVersion, messages.ExecutorConfigKind
+		return config, nil
+	}
+	config.APIVersion, config.Kind = "", ""
+	unknown, err := messages.UnmarshalConfig(file, &config)
+	faults := append([]error{err}, unknown...)
+	if err == nil {
+		faults = append(faults, config.Check()...)
+	}
+	if err := errors.Join(faults...); err != nil {
 		return Config{}, fmt.Errorf("%w: %w", errdefs.ErrInvalid, err)
 	}
-	if err := config.validate(); err != nil {
-		return Config{}, err
-	}
 	return config, nil
+}
+
+// complete takes from the environment what the file leaves open, fills in the rest, and checks the whole.
+func (c Config) complete(env Env) (Config, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return Config{}, fmt.Errorf("find the bundle: %w", err)
+	}
+	// Two frameworks of one agent have two executors there.
+	framework := sha256.Sum256([]byte(env.FrameworkID))
+	c.BundleDir = cmp.Or(c.BundleDir, filepath.Dir(executable))
+	c.StateDir = cmp.Or(c.StateDir, env.Agent.StateDir, fmt.Sprintf("%s/%x", DefaultStateParent, framework[:4]))
+	c.PodCIDR = cmp.Or(c.PodCIDR, env.Agent.PodCIDR)
+	c.Bridge = cmp.Or(c.Bridge, env.Agent.Bridge, DefaultBridge)
+	c.NodeIP = cmp.Or(c.NodeIP, env.Agent.NodeIP, env.AgentAddress)
+	return c, c.validate()
 }
 
 func (c Config) validate() error {
 	var faults []error
 	fault := func(format string, arguments ...any) { faults = append(faults, fmt.Errorf(format, arguments...)) }
-	if c.APIVersion != APIVersion || c.Kind != Kind {
-		fault("apiVersion and kind must be %s and %s", APIVersion, Kind)
-	}
 	for _, path := range []struct {
 		name, value string
 		optional    bool
@@ -129,33 +157,30 @@ func (c Config) validate() error {
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
 		fault("tlsCertFile and tlsPrivateKeyFile go together")
 	}
-	if _, _, err := net.ParseCIDR(c.PodCIDR); err != nil {
+	if _, _, err := net.ParseCIDR(c.PodCIDR); c.PodCIDR != "" && err != nil {
 		fault("podCIDR: %w", err)
 	}
-	if c.Bridge == "" {
-		fault("bridge is empty")
-	}
-	if c.NodeIP != "" && net.ParseIP(c.NodeIP) == nil {
+	if net.ParseIP(c.NodeIP) == nil {
 		fault("nodeIP %q is not an address", c.NodeIP)
 	}
-	if c.ExecutorResources.CPUs <= 0 || c.ExecutorResources.Mem <= 0 {
-		fault("executorResources must name cpus and mem as the scheduler's configuration does")
-	}
-	if c.KubeletPort < 1 || c.KubeletPort > 65535 {
-		fault("kubeletPort %d is out of range", c.KubeletPort)
-	}
-	if c.LaunchGracePeriod.Duration < 0 || c.SuicideTimeout.Duration < 0 {
-		fault("launchGracePeriod and suicideTimeout must not be negative")
-	}
-	for _, server := range c.ClusterDNS {
-		if net.ParseIP(server) == nil {
-			fault("clusterDNS %q is not an address", server)
-		}
+	if c.ExecutorResources.CPUs < 0 || c.ExecutorResources.Mem < 0 {
+		fault("executorResources must not be negative")
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("%w: %w", errdefs.ErrInvalid, errors.Join(faults...))
+		return fmt.Errorf("executor configuration: %w: %w", errdefs.ErrInvalid, errors.Join(faults...))
 	}
 	return nil
+}
+
+// share is the executor's own part of the agent: what the agent says that it started us with.
+func (c Config) share(agent messages.Resources) messages.Resources {
+	switch own := c.ExecutorResources.resources(); {
+	case agent.MemMB > 0:
+		return agent
+	case own.MemMB > 0:
+		return own
+	}
+	return messages.Resources{CPUs: 0.5, MemMB: 256}
 }
 
 func (s Share) resources() messages.Resources { return messages.Resources{CPUs: s.CPUs, MemMB: s.Mem} }

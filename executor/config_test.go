@@ -2,6 +2,7 @@ package executor
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
 )
 
 const goodConfig = `apiVersion: mesopod.io/v1alpha1
@@ -25,8 +27,92 @@ bridge: mpod0
 executorResources: {cpus: 0.5, mem: 256}
 `
 
+func mustEnv(t *testing.T) Env {
+	t.Helper()
+	env, err := envFrom(lookup(agentEnv()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env
+}
+
+// parse reads an agent's file as New does.
+func parse(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	c, err := layer(nil, []byte(text))
+	if err != nil {
+		return c, err
+	}
+	return c.complete(mustEnv(t))
+}
+
+// Without a file and without words in the environment an agent is good for executors, too.
+func TestNoFile(t *testing.T) {
+	c, err := parse(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.NodeIP != "10.0.0.1" || c.Bridge != "mpod0" || !strings.HasPrefix(c.StateDir, "/var/lib/mesopod/") || c.BundleDir == "" || c.PodCIDR != "" || c.KubeletPort != 10250 {
+		t.Errorf("%+v", c)
+	}
+	other := mustEnv(t)
+	other.FrameworkID, other.Agent = "another", AgentSettings{PodCIDR: "10.1.0.0/24", Bridge: "br9", NodeIP: "10.0.0.9"}
+	d, err := Config{ExecutorConfig: c.ExecutorConfig}.complete(other)
+	if err != nil || d.StateDir == c.StateDir || d.PodCIDR != "10.1.0.0/24" || d.Bridge != "br9" || d.NodeIP != "10.0.0.9" {
+		t.Errorf("another framework's: %+v, %v", d, err)
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "nothing")); !errors.Is(err, errdefs.ErrInvalid) {
+		t.Errorf("a file that is named and missing: %v", err)
+	}
+}
+
+// The scheduler's document is below what the agent says, and above the defaults. What is new in it is passed over: a
+// scheduler may be one version ahead.
+func TestOver(t *testing.T) {
+	env := mustEnv(t)
+	c, err := parse(t, goodConfig+"suicideTimeout: 7m\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "apiVersion: mesopod.io/v1alpha1\nkind: ExecutorConfig\n"
+	got, unknown, err := c.over([]byte(head+"suicideTimeout: 1m\nlaunchGracePeriod: 9m\nfuture: {a: 1}\nkubeletConfiguration: {podPidsLimit: 5}\n"), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.SuicideTimeout.Duration != 7*time.Minute || got.LaunchGracePeriod.Duration != 9*time.Minute || got.ClusterDomain != "cluster.local" ||
+		got.StateDir != "/run/mesopod/a1" || string(got.KubeletConfiguration) != `{"podPidsLimit":5}` {
+		t.Errorf("%+v", got)
+	}
+	if len(unknown) != 1 || !strings.Contains(unknown[0].Error(), `"future"`) {
+		t.Errorf("unknown: %v", unknown)
+	}
+	for _, bad := range []string{"", "a: [", head + "kubeletPort: 0\n", head + "kubeletConfiguration: {cgroupRoot: /}\n", "apiVersion: mesopod.io/v9\nkind: ExecutorConfig\n"} {
+		if _, _, err := c.over([]byte(bad), env); !errors.Is(err, errdefs.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", bad, err)
+		}
+	}
+}
+
+// The executor's share is what the agent says.
+func TestShare(t *testing.T) {
+	agent := messages.Resources{CPUs: 0.7, MemMB: 300}
+	for _, c := range []struct {
+		config Share
+		agent  messages.Resources
+		want   messages.Resources
+	}{
+		{Share{1, 500}, agent, agent},
+		{Share{1, 500}, messages.Resources{}, messages.Resources{CPUs: 1, MemMB: 500}},
+		{Share{}, messages.Resources{}, messages.Resources{CPUs: 0.5, MemMB: 256}},
+	} {
+		if got := (Config{ExecutorResources: c.config}).share(c.agent); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 func TestParseConfig(t *testing.T) {
-	c, err := parse([]byte(goodConfig))
+	c, err := parse(t, goodConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +120,7 @@ func TestParseConfig(t *testing.T) {
 		t.Errorf("defaults %+v", c)
 	}
 	// EX-56, EX-91: 0 switches off and is no default.
-	c, err = parse([]byte(goodConfig + "launchGracePeriod: 0s\nsuicideTimeout: 0s\n"))
+	c, err = parse(t, goodConfig+"launchGracePeriod: 0s\nsuicideTimeout: 0s\n")
 	if err != nil || c.LaunchGracePeriod.Duration != 0 || c.SuicideTimeout.Duration != 0 {
 		t.Errorf("%v, %+v", err, c)
 	}
@@ -42,19 +128,21 @@ func TestParseConfig(t *testing.T) {
 
 func TestParseConfigFaults(t *testing.T) {
 	for part, text := range map[string]string{
-		"unknown field":     goodConfig + "kubletPort: 1\n",
-		"apiVersion":        strings.Replace(goodConfig, "v1alpha1", "v2", 1),
-		"kubeconfig must":   strings.Replace(goodConfig, "/etc/mesopod/executor.kubeconfig", "here", 1),
-		"podCIDR":           strings.Replace(goodConfig, "/24", "", 1),
-		"bridge":            strings.Replace(goodConfig, "mpod0", `""`, 1),
-		"executorResources": strings.Replace(goodConfig, "0.5", "0", 1),
-		"nodeIP":            goodConfig + "nodeIP: a1\n",
-		"kubeletPort":       goodConfig + "kubeletPort: 70000\n",
-		"not be negative":   goodConfig + "suicideTimeout: -1s\n",
-		"clusterDNS":        goodConfig + "clusterDNS: [x]\n",
-		"stateDir":          "kind: ExecutorConfig\n", // all faults are told at once
+		"unknown field":                goodConfig + "kubletPort: 1\n",
+		"apiVersion":                   strings.Replace(goodConfig, "v1alpha1", "v2", 1),
+		"kubeconfig must":              strings.Replace(goodConfig, "/etc/mesopod/executor.kubeconfig", "here", 1),
+		"podCIDR":                      strings.Replace(goodConfig, "/24", "", 1),
+		"executorResources":            strings.Replace(goodConfig, "0.5", "-1", 1),
+		"go together":                  strings.Replace(goodConfig, "clientCAFile: /etc/mesopod/ca.crt\n", "", 1),
+		"tlsCertFile and":              strings.Replace(goodConfig, "tlsCertFile: /etc/mesopod/kubelet.crt\n", "", 1),
+		"nodeIP":                       goodConfig + "nodeIP: a1\n",
+		"kubeletPort":                  goodConfig + "kubeletPort: 70000\n",
+		"not be negative":              goodConfig + "suicideTimeout: -1s\n",
+		"clusterDNS":                   goodConfig + "clusterDNS: [x]\n",
+		"stateDir":                     strings.Replace(goodConfig, "/run/mesopod/a1", "here", 1),
+		"kubeletConfiguration.maxPods": goodConfig + "kubeletConfiguration: {maxPods: 1}\n",
 	} {
-		if _, err := parse([]byte(text)); !errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), part) {
+		if _, err := parse(t, text); !errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v", part, err)
 		}
 	}

@@ -42,9 +42,14 @@ type Env struct {
 	RecoveryTimeout time.Duration
 	// ShutdownGrace is how long the agent waits after SHUTDOWN.
 	ShutdownGrace time.Duration
+	// Agent is what the operator gave to this agent alone, by --executor_environment_variables.
+	Agent AgentSettings
 	// Token authenticates us, may be empty, and is never logged.
 	Token string
 }
+
+// AgentSettings are what differs from agent to agent; each may be empty. See the fields of Config of the same names.
+type AgentSettings struct{ StateDir, PodCIDR, Bridge, NodeIP string }
 
 // ReadEnv reads the process's environment and takes the secret out of it, so that no child inherits it.
 func ReadEnv() (Env, error) {
@@ -91,6 +96,12 @@ func envFrom(lookup func(string) (string, bool)) (Env, error) {
 		env.RecoveryTimeout = duration("MESOS_RECOVERY_TIMEOUT")
 	}
 	env.Token, _ = lookup(tokenVariable)
+	for name, field := range map[string]*string{
+		"MESOPOD_STATE_DIR": &env.Agent.StateDir, "MESOPOD_POD_CIDR": &env.Agent.PodCIDR,
+		"MESOPOD_BRIDGE": &env.Agent.Bridge, "MESOPOD_NODE_IP": &env.Agent.NodeIP,
+	} {
+		*field, _ = lookup(name)
+	}
 	endpoint, pid := need("MESOS_AGENT_ENDPOINT"), need("MESOS_SLAVE_PID")
 	if endpoint != "" && pid != "" {
 		host, _, err := net.SplitHostPort(endpoint)

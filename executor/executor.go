@@ -23,8 +23,9 @@ type Executor struct {
 	env    Env
 	conn   *agentconn.Conn
 	inbox  chan message
-	// identity is there once the node has a name.
+	// identity and follower are there once the node has a name.
 	identity *identity
+	follower *follower
 	// store is the ledger's file, open while Run lives.
 	store *store.File
 	// slots bounds the calls to the API server that are under way.
@@ -33,8 +34,8 @@ type Executor struct {
 
 // ExitError is an end of the executor that is none to be proud of. Main exits with Code.
 type ExitError struct {
-	// Code is 1 for a failure that a restart may mend; 3 when the kubelet ended and 4 when the agent is lost for good, both
-	// after the tasks were ended, so that the keeper must end too.
+	// Code is 1 for a failure that a restart may mend, 5 for a restart with another configuration; 3 when the kubelet ended
+	// and 4 when the agent is lost for good, both after the tasks were ended, so that the keeper must end too.
 	Code int
 	Why  string
 }
@@ -57,11 +58,9 @@ const (
 
 // New checks what can be checked before anything starts.
 func New(config Config, env Env) (*Executor, error) {
-	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("executor configuration: %w", err)
-	}
-	if config.NodeIP == "" {
-		config.NodeIP = env.AgentAddress
+	config, err := config.complete(env)
+	if err != nil {
+		return nil, err
 	}
 	if config.Kubeconfig != "" {
 		if _, err := newAPIClient(config.Kubeconfig); err != nil {
@@ -73,7 +72,6 @@ func New(config Config, env Env) (*Executor, error) {
 		config: config, env: env,
 		inbox: make(chan message, inboxSize), slots: make(chan struct{}, callsAtOnce),
 	}
-	var err error
 	e.conn, err = agentconn.New(agentconn.Config{
 		URL: env.AgentURL, FrameworkID: env.FrameworkID, ExecutorID: env.ExecutorID, AgentID: env.AgentID,
 		Checkpoint: env.Checkpoint, RecoveryTimeout: env.RecoveryTimeout, ShutdownGrace: env.ShutdownGrace, Token: env.Token,
@@ -102,7 +100,12 @@ func (e *Executor) Run(ctx context.Context) error {
 	}()
 	// The parts outlive ctx: they are what an orderly end needs.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	handOver := false
+	defer func() {
+		if !handOver {
+			cancel()
+		}
+	}()
 	group, life := errgroup.WithContext(life)
 	connection := make(chan error, 1)
 	group.Go(func() error {
@@ -124,6 +127,11 @@ func (e *Executor) Run(ctx context.Context) error {
 	})
 	exit := e.loop(life, group, known)
 	glog.Infof("end executor code=%d reason=%q", exit.Code, exit.Why)
+	if exit.Code == reconfiguredCode {
+		// As after a crash: whatever runs is the next executor's, and the end of our parts would be the end of it.
+		handOver = true
+		return &ExitError{Code: exit.Code, Why: exit.Why}
+	}
 	e.stop(ctx, cancel, group)
 	select {
 	case err := <-connection:

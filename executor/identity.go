@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 
@@ -33,6 +35,11 @@ type identity struct {
 	// renewer is nil with files of the operator's.
 	renewer *credentials.Renewer
 	client  func() (*apiClient, error)
+	// launches holds a value after a launch.
+	launches chan struct{}
+
+	mu     sync.Mutex
+	access messages.Access // of the newest launch
 }
 
 // files are the paths of what identifies us.
@@ -46,7 +53,7 @@ type apiClient struct {
 
 // newIdentity takes over what there is. With files of the operator's it tells at once what is wrong with them.
 func newIdentity(config Config, env Env, node string) (*identity, error) {
-	i := &identity{files: files{
+	i := &identity{launches: make(chan struct{}, 1), files: files{
 		kubeconfig: config.Kubeconfig, kubeletKubeconfig: config.KubeletKubeconfig, clientCA: config.ClientCAFile,
 		servingCert: config.TLSCertFile, servingKey: config.TLSPrivateKeyFile,
 	}}
@@ -75,12 +82,12 @@ func newIdentity(config Config, env Env, node string) (*identity, error) {
 }
 
 func newAPIClient(kubeconfig string) (*apiClient, error) {
-	rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("executor kubeconfig %s: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
 	}
-	rest.QPS, rest.Burst, rest.UserAgent = clientQPS, clientBurst, "mesopod-executor"
-	client, err := kubernetes.NewForConfig(rest)
+	config.QPS, config.Burst, config.UserAgent = clientQPS, clientBurst, "mesopod-executor"
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("executor client: %w: %w", errdefs.ErrInvalid, err)
 	}
@@ -89,12 +96,47 @@ func newAPIClient(kubeconfig string) (*apiClient, error) {
 
 // offer looks for access in the envelope of a launch.
 func (i *identity) offer(envelope []byte) {
-	if i.renewer == nil {
-		return
-	}
 	if access, ok := messages.AccessOf(envelope); ok {
-		i.renewer.Offer(access)
+		i.mu.Lock()
+		i.access = access
+		i.mu.Unlock()
+		if i.renewer != nil {
+			i.renewer.Offer(access)
+		}
 	}
+	select {
+	case i.launches <- struct{}{}:
+	default:
+	}
+}
+
+// reach is how to reach the scheduler; false if no launch has told.
+func (i *identity) reach() (messages.Access, bool) {
+	if i.renewer != nil {
+		return i.renewer.Access()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.access, i.access.URL != ""
+}
+
+// certificate is the executor's own, to show to the scheduler.
+func (i *identity) certificate(ctx context.Context) (tls.Certificate, error) {
+	if _, err := i.first(ctx); err != nil {
+		return tls.Certificate{}, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", i.files.kubeconfig)
+	if err == nil {
+		err = rest.LoadTLSFiles(config)
+	}
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("executor certificate: %w: %w", errdefs.ErrUnavailable, err)
+	}
+	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("executor certificate in %s: %w: %w", i.files.kubeconfig, errdefs.ErrInvalid, err)
+	}
+	return pair, nil
 }
 
 // run keeps the certificates good until ctx ends.

@@ -23,6 +23,8 @@ type message struct {
 	kubelet *kubelet.Kubelet
 	// open asks for what is unacknowledged.
 	open chan<- unacknowledged
+	// exit ends the executor without a word of the core's.
+	exit *core.Exit
 }
 
 type unacknowledged struct {
@@ -117,6 +119,8 @@ func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
 			answer.tasks, answer.updates = s.known.Unacknowledged()
 		}
 		m.open <- answer
+	case m.exit != nil:
+		return m.exit
 	case m.event != nil:
 		return e.step(s, m.event)
 	}
@@ -187,7 +191,19 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 	if e.identity, err = newIdentity(e.config, e.env, agent.Hostname); err != nil {
 		return err
 	}
+	// Pods of before must not wait for the scheduler.
+	settled := len(s.known.Tasks())+len(s.known.Pods()) > 0
+	if kept, ok := e.known(); ok {
+		e.config, settled = kept, true
+	}
+	e.follower = &follower{e: e, settled: make(chan struct{})}
 	s.group.Go(func() error { return e.identity.run(life) })
+	s.group.Go(func() error {
+		if settled {
+			e.follower.settle(life, e.config, "as before")
+		}
+		return e.follower.run(life)
+	})
 	s.core = core.New(core.Config{
 		Node:           agent.Hostname,
 		NewUUID:        func() []byte { return uuid.NewRandom() },

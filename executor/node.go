@@ -20,18 +20,24 @@ import (
 	"github.com/mesopod/mesopod/executor/kubelet"
 	"github.com/mesopod/mesopod/executor/poller"
 	"github.com/mesopod/mesopod/executor/runtime"
+	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 )
 
 // runNode starts what runs pods, and returns when the context ends or a part gave up.
 func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
-	capacity, err := messages.NodeCapacity(agent.Resources, e.config.ExecutorResources.resources())
+	share := e.config.share(agent.Executor)
+	capacity, err := messages.NodeCapacity(agent.Resources, share)
+	if err != nil {
+		return err
+	}
+	podCIDR, err := e.podRange(life, agent.Hostname)
 	if err != nil {
 		return err
 	}
 	containers, err := runtime.New(runtime.Config{
 		BundleDir: e.config.BundleDir, StateDir: e.config.StateDir, LogFile: filepath.Join(e.env.Sandbox, "containerd.log"),
-		Bridge: e.config.Bridge, PodCIDR: e.config.PodCIDR, Container: e.env.Container,
+		Bridge: e.config.Bridge, PodCIDR: podCIDR, Container: e.env.Container,
 	})
 	if err != nil {
 		return err
@@ -39,7 +45,7 @@ func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
 	group, ctx := errgroup.WithContext(life)
 	group.Go(func() error { return containers.Run(ctx) })
 	group.Go(func() error {
-		guardMemory(ctx, e.env.Cgroup, capacity.MemoryBytes, int64(e.config.ExecutorResources.Mem)<<20)
+		guardMemory(ctx, e.env.Cgroup, capacity.MemoryBytes, int64(share.MemMB)<<20)
 		return nil
 	})
 	group.Go(func() error {
@@ -53,6 +59,26 @@ func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
 	return group.Wait()
 }
 
+// podRange is the address range of the node's pods: the agent's own word, or what the control plane gave the node.
+func (e *Executor) podRange(ctx context.Context, node string) (string, error) {
+	if e.config.PodCIDR != "" {
+		return e.config.PodCIDR, nil
+	}
+	api, err := e.identity.first(ctx)
+	if err != nil {
+		return "", err
+	}
+	object, err := api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("address range for pods: %w", err)
+	}
+	if object.Spec.PodCIDR == "" {
+		return "", fmt.Errorf("node %s has no address range for pods: name one in MESOPOD_POD_CIDR (the agent's --executor_environment_variables), "+
+			"or have the controller manager allocate them: %w", node, errdefs.ErrInvalid)
+	}
+	return object.Spec.PodCIDR, nil
+}
+
 // runKubelet starts the kubelet while the images are brought in, then polls it. It returns when the kubelet ended.
 func (e *Executor) runKubelet(ctx context.Context, node string, capacity messages.Capacity, containers *runtime.Runtime) error {
 	rootDir := filepath.Join(e.config.StateDir, "kubelet")
@@ -63,14 +89,17 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 		if _, err := e.identity.first(bothCtx); err != nil {
 			return err
 		}
+		config, err := e.follower.now(bothCtx)
+		if err != nil {
+			return err
+		}
 		identity := e.identity.files
-		var err error
 		started, err = kubelet.Start(ctx, kubelet.Config{
-			Node: node, NodeIP: e.config.NodeIP, Port: e.config.KubeletPort, Kubeconfig: identity.kubeletKubeconfig,
+			Node: node, NodeIP: config.NodeIP, Port: config.KubeletPort, Kubeconfig: identity.kubeletKubeconfig,
 			ClientCAFile: identity.clientCA, TLSCertFile: identity.servingCert, TLSPrivateKeyFile: identity.servingKey,
 			RootDir: rootDir, PodLogsDir: filepath.Join(e.env.Sandbox, "pods"), RuntimeSocket: containers.Socket(),
 			CgroupRoot: e.env.Cgroup, CPUQuota: mayLimitCPU(e.env.Cgroup), Capacity: capacity,
-			ClusterDNS: e.config.ClusterDNS, ClusterDomain: e.config.ClusterDomain,
+			ClusterDNS: config.ClusterDNS, ClusterDomain: config.ClusterDomain, Section: config.KubeletConfiguration,
 		})
 		return err
 	})

@@ -30,7 +30,7 @@ current-context: c
 func newExecutor(t *testing.T, handler http.HandlerFunc, change func(*Env)) *Executor {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	config, err := parse([]byte(goodConfig))
+	config, err := parse(t, goodConfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,8 @@
 // executor, local; and kubectl for people.
 //
 // Exit codes: 0 success, or an end that was asked for; 1 failed; 2 wrong flags, arguments or configuration; 3 the
-// executor's kubelet ended. `mesopod kubectl` exits as kubectl does.
+// executor's kubelet ended, 4 its agent is lost, 5 it is to start again with another configuration. `mesopod kubectl`
+// exits as kubectl does.
 package main
 
 import (

@@ -37,6 +37,8 @@ type Agent struct {
 	ID, Hostname string
 	// Resources is the agent's total in the role "*": unreserved and not revocable.
 	Resources messages.Resources
+	// Executor is the share of them that the executor was started with, zero if the agent does not tell.
+	Executor messages.Resources
 	// ContainerID is the id of our container.
 	ContainerID string
 }

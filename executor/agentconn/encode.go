@@ -85,7 +85,7 @@ func (c *Conn) status(u ledger.Update) mesos.TaskStatus {
 
 // agentOf reads SUBSCRIBED.
 func agentOf(s *executor.Event_Subscribed) Agent {
-	agent := Agent{Hostname: s.AgentInfo.Hostname, Resources: unreserved(s.AgentInfo.Resources)}
+	agent := Agent{Hostname: s.AgentInfo.Hostname, Resources: unreserved(s.AgentInfo.Resources), Executor: unreserved(s.ExecutorInfo.Resources)}
 	if s.AgentInfo.ID != nil {
 		agent.ID = s.AgentInfo.ID.Value
 	}

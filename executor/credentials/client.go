@@ -38,45 +38,73 @@ type Client struct {
 func (c Client) Ask(ctx context.Context, ask messages.CredentialsRequest) (messages.Credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	fail := func(kind, err error) (messages.Credentials, error) {
-		return messages.Credentials{}, fmt.Errorf("ask scheduler %s for credentials: %w: %w", c.URL, kind, err)
-	}
 	ask.Version = messages.CredentialsVersion
 	body, err := json.Marshal(ask)
 	if err != nil {
-		return fail(errdefs.ErrInvalid, err)
+		return messages.Credentials{}, fmt.Errorf("credentials request: %w: %w", errdefs.ErrInvalid, err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+messages.CredentialsPath, bytes.NewReader(body))
 	if err != nil {
-		return fail(errdefs.ErrInvalid, err)
+		return messages.Credentials{}, fmt.Errorf("credentials request: %w: %w", errdefs.ErrInvalid, err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	answer, _, err := c.do(request, messages.MaxCredentialsBytes)
+	if err != nil {
+		return messages.Credentials{}, fmt.Errorf("ask scheduler %s for credentials: %w", c.URL, err)
+	}
+	return messages.DecodeCredentials(answer)
+}
+
+// Get reads what is at a path, and its tag. Is that the known one still, it waits for another, and returns nothing but the
+// known tag after a while. Errors are those of Ask, and errdefs.ErrNotFound.
+func (c Client) Get(ctx context.Context, path, known string, wait time.Duration) (body []byte, tag string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit+wait)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+path, nil)
+	if err != nil {
+		return nil, "", fmt.Errorf("ask scheduler for %s: %w: %w", path, errdefs.ErrInvalid, err)
+	}
+	if known != "" {
+		request.Header.Set("If-None-Match", known)
+		request.Header.Set("Prefer", fmt.Sprintf("wait=%d", wait/time.Second))
+	}
+	body, head, err := c.do(request, messages.MaxExecutorConfigBytes)
+	if err != nil {
+		return nil, "", fmt.Errorf("ask scheduler %s for %s: %w", c.URL, path, err)
+	}
+	return body, head.Get("ETag"), nil
+}
+
+// do sends a request and reads the answer, of at most most bytes. 304 is an answer without bytes.
+func (c Client) do(request *http.Request, most int) ([]byte, http.Header, error) {
 	transport := &http.Transport{TLSClientConfig: c.tls(), DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	// A redirect would carry the token to somebody else.
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if errors.Is(err, errdefs.ErrRefused) {
-		return fail(errdefs.ErrRefused, err)
+		return nil, nil, err
 	}
 	if err != nil {
-		return fail(errdefs.ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was read
-	answer, err := io.ReadAll(io.LimitReader(response.Body, messages.MaxCredentialsBytes+1))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
 	if err != nil {
-		return fail(errdefs.ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
-	said := errors.New(response.Status + ": " + strings.TrimSpace(string(answer[:min(len(answer), 500)])))
-	switch {
-	case response.StatusCode == http.StatusOK:
-		return messages.DecodeCredentials(answer)
-	case response.StatusCode == http.StatusForbidden:
-		return fail(errdefs.ErrRefused, said)
-	case response.StatusCode >= 500:
-		return fail(errdefs.ErrUnavailable, said)
+	kind := errdefs.ErrInvalid
+	switch status := response.StatusCode; {
+	case status == http.StatusOK, status == http.StatusNotModified:
+		return answer, response.Header, nil
+	case status == http.StatusForbidden:
+		kind = errdefs.ErrRefused
+	case status == http.StatusNotFound:
+		kind = errdefs.ErrNotFound
+	case status >= 500:
+		kind = errdefs.ErrUnavailable
 	}
-	return fail(errdefs.ErrInvalid, said)
+	return nil, nil, fmt.Errorf("%w: %s: %s", kind, response.Status, strings.TrimSpace(string(answer[:min(len(answer), 500)])))
 }
 
 // tls trusts the pinned key alone.

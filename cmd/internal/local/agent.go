@@ -3,16 +3,12 @@ package local
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/mesopod/mesopod/executor"
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
 )
 
 // idleLife is how long an executor without pods stays, so that the next pod starts fast. A laptop wants its memory back
@@ -59,27 +55,23 @@ func agentFlag(text string) (string, error) {
 	return "MESOS_" + strings.ToUpper(name) + "=" + value, nil
 }
 
-// executorConfig is the configuration file of the executor on an agent.
-func (l layout) executorConfig(a agent) string {
-	return filepath.Join(l.settings(), a.hostname, "executor.yaml")
+// executorVariables are what the agent's executor is told by its environment. There is no secret in it: its certificates
+// and the rest of its configuration the executor has from the scheduler.
+func (l layout) executorVariables(a agent) map[string]string {
+	return map[string]string{
+		"MESOPOD_STATE_DIR": l.executor(a),
+		"MESOPOD_POD_CIDR":  a.pods.String(),
+		"MESOPOD_BRIDGE":    podBridge,
+		"MESOPOD_NODE_IP":   a.endpoint.Addr().String(),
+	}
 }
 
-// writeExecutorConfig writes what the executor on an agent is told there. There is no secret in it: its certificates the
-// executor has from the scheduler.
-func writeExecutorConfig(l layout, a agent) error {
-	data, err := yaml.Marshal(executor.Config{
-		APIVersion: executor.APIVersion, Kind: executor.Kind,
-		BundleDir: l.BundleDir, StateDir: l.executor(a),
-		PodCIDR: a.pods.String(), Bridge: podBridge, NodeIP: a.endpoint.Addr().String(), KubeletPort: kubeletPort,
-		ExecutorResources: executor.Share{CPUs: executorCPUs, Mem: executorMemMB},
-		LaunchGracePeriod: metav1.Duration{Duration: executor.DefaultLaunchGracePeriod},
-		SuicideTimeout:    metav1.Duration{Duration: idleLife},
-	})
-	if err == nil {
-		err = writeFile(l.executorConfig(a), data)
-	}
-	if err != nil {
-		return fmt.Errorf("configure executor of %s: %w", a.hostname, err)
+// writeExecutorConfig writes the configuration of all executors, for the scheduler to serve.
+func writeExecutorConfig(l layout) error {
+	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nkubeletPort: %d\nsuicideTimeout: %s\n",
+		messages.ExecutorConfigAPIVersion, messages.ExecutorConfigKind, kubeletPort, idleLife)
+	if err := writeFile(l.executorConfig(), []byte(text)); err != nil {
+		return fmt.Errorf("configure executors: %w", err)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 // line is all that is an agent's own.
 func (a agent) line(l layout) string {
 	return strings.Join([]string{a.hostname, a.name(), a.endpoint.String(), a.pods.String(), a.link(), a.cgroup(), a.attributes(),
-		l.work(a), l.executor(a), l.netns(a), l.executorConfig(a)}, " ")
+		l.work(a), l.executor(a), l.netns(a)}, " ")
 }
 
 func TestPlan(t *testing.T) {
@@ -36,11 +36,11 @@ func TestPlan(t *testing.T) {
 	}
 	want := []string{
 		"mesopod-agent1 mesos-agent1 10.7.0.11:5051 10.7.1.0/24 mesopod-a1 mesopod/local-a1 rack:r1;zone:z1" +
-			" /s/l/agent1 /s/l/a1 /s/l/netns/agent1 /s/l/agents/mesopod-agent1/executor.yaml",
+			" /s/l/agent1 /s/l/a1 /s/l/netns/agent1",
 		"mesopod-agent2 mesos-agent2 10.7.0.12:5051 10.7.2.0/24 mesopod-a2 mesopod/local-a2 rack:r2;zone:z2" +
-			" /s/l/agent2 /s/l/a2 /s/l/netns/agent2 /s/l/agents/mesopod-agent2/executor.yaml",
+			" /s/l/agent2 /s/l/a2 /s/l/netns/agent2",
 		"mesopod-agent3 mesos-agent3 10.7.0.13:5051 10.7.3.0/24 mesopod-a3 mesopod/local-a3 rack:r3;zone:z1" +
-			" /s/l/agent3 /s/l/a3 /s/l/netns/agent3 /s/l/agents/mesopod-agent3/executor.yaml",
+			" /s/l/agent3 /s/l/a3 /s/l/netns/agent3",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

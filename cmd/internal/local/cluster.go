@@ -143,19 +143,14 @@ func outsideAgents(s masterState, a addresses) ([]agent, error) {
 // maxOutsideAgents is how many pod ranges a subnet has.
 const maxOutsideAgents = 255
 
-// configureAgents writes the executor configuration for each agent of a Mesos that others run, and says how its
-// operator brings it there.
-func (c *cluster) configureAgents() error {
+// tellAgents says how the operator of a Mesos that others run starts the agents for our executors.
+func (c *cluster) tellAgents() error {
 	for _, one := range c.addresses.agents {
-		if err := writeExecutorConfig(c.layout, one); err != nil {
-			return err
-		}
-		variables, err := json.Marshal(map[string]string{"MESOPOD_EXECUTOR_CONFIG": c.executorConfig(one)})
+		variables, err := json.Marshal(c.executorVariables(one))
 		if err != nil {
 			return err
 		}
-		c.tell.say("agent %s: copy %s to the same place there, and start it with --executor_environment_variables='%s'",
-			one.hostname, c.executorConfig(one), variables)
+		c.tell.say("agent %s: start it with --executor_environment_variables='%s', and PATH in it if its executors have none", one.hostname, variables)
 	}
 	return nil
 }

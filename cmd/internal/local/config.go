@@ -242,7 +242,9 @@ func (l layout) control() string    { return filepath.Join(l.StateDir, "control"
 func (l layout) kubeconfig() string { return filepath.Join(l.StateDir, "kubeconfig") }
 func (l layout) master() string     { return filepath.Join(l.StateDir, "master") }
 func (l layout) namespaces() string { return filepath.Join(l.StateDir, "netns") }
-func (l layout) settings() string   { return filepath.Join(l.StateDir, "agents") }
+
+// executorConfig is the configuration of all executors. Whoever changes the file changes them.
+func (l layout) executorConfig() string { return filepath.Join(l.StateDir, "executor-config.yaml") }
 
 // executor is the folder of an agent's executor: a short path, since sockets lie in it. An executor of a Mesos that runs
 // elsewhere may outlive us, so its folder is not ours to sweep, though its agent may be on this machine.

@@ -188,7 +188,7 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	if c.external() {
-		if err := c.configureAgents(); err != nil {
+		if err := c.tellAgents(); err != nil {
 			return err
 		}
 	}
@@ -238,9 +238,6 @@ func (c *cluster) startMesos(ctx context.Context) error {
 // startAgents runs all agents side by side.
 func (c *cluster) startAgents(ctx context.Context) error {
 	for _, one := range c.addresses.agents {
-		if err := writeExecutorConfig(c.layout, one); err != nil {
-			return err
-		}
 		if err := os.MkdirAll(c.work(one), 0o700); err != nil {
 			return err
 		}
@@ -256,6 +253,9 @@ func (c *cluster) startAgents(ctx context.Context) error {
 // startScheduler runs the scheduler and waits until it has made the agents' nodes ready.
 func (c *cluster) startScheduler(ctx context.Context) error {
 	kubeconfig, err := c.plane.SchedulerKubeconfig()
+	if err == nil {
+		err = writeExecutorConfig(c.layout)
+	}
 	if err != nil {
 		return err
 	}
@@ -275,6 +275,7 @@ func schedulerChild(l layout, kubeconfig, master string, api net.IP) child {
 		fmt.Sprintf("--executor-cpus=%g", executorCPUs),
 		fmt.Sprintf("--executor-mem=%d", executorMemMB),
 		fmt.Sprintf("--executor-listen=%s:%d", api, schedulerPort),
+		"--executor-config=" + l.executorConfig(),
 	}
 	for _, flag := range l.SchedulerFlags {
 		args = append(args, "--"+flag)
@@ -368,7 +369,7 @@ Ctrl-C ends it and removes everything but the logs.`,
 // wipe removes the state of a cluster that has ended, but not its logs and sandboxes: they may be asked for.
 func wipe(l layout) error {
 	var errs []error
-	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.settings(), l.namespaces()} {
+	for _, path := range []string{l.control(), l.kubeconfig(), l.master(), l.executorConfig(), l.namespaces()} {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(append(errs, removeMatches(l.executors()))...)

@@ -201,7 +201,7 @@ func TestAgentEnvironment(t *testing.T) {
 	}
 	cfg.SchedulerFlags = []string{"executor-mem=300"}
 	scheduler := schedulerChild(layout{cfg}, "k", "m:5050", net.IP{10, 89, 0, 1})
-	if args := strings.Join(scheduler.args, " "); !strings.Contains(args, " --executor-listen=10.89.0.1:9443 --executor-mem=300") {
+	if args := strings.Join(scheduler.args, " "); !strings.Contains(args, " --executor-listen=10.89.0.1:9443 --executor-config=/var/lib/mesopod/test/executor-config.yaml --executor-mem=300") {
 		t.Errorf("the scheduler is started as %s", args)
 	}
 	agent, err := agentChild(layout{cfg}, a, a.agents[1])
@@ -235,8 +235,8 @@ func TestAgentEnvironment(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatal(err)
 		}
-		if want := "/var/lib/mesopod/test/agents/mesopod-agent2/executor.yaml"; got["MESOPOD_EXECUTOR_CONFIG"] != want {
-			t.Errorf("MESOPOD_EXECUTOR_CONFIG = %q, want %q", got["MESOPOD_EXECUTOR_CONFIG"], want)
+		if want := "/var/lib/mesopod/test/a2"; got["MESOPOD_STATE_DIR"] != want || got["MESOPOD_POD_CIDR"] != "10.89.2.0/24" || got["MESOPOD_NODE_IP"] != "10.89.0.12" {
+			t.Errorf("the executor is told %v, want state in %s", got, want)
 		}
 		if got[mark] != cfg.StateDir {
 			t.Errorf("%s = %q: executors would not be found after a kill", mark, got[mark])

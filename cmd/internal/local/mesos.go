@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -36,12 +38,15 @@ func masterChild(l layout, a addresses) child {
 func agentChild(l layout, a addresses, one agent) (child, error) {
 	work := l.work(one)
 	// The agent starts executors with these variables and no others of its own.
-	executor, err := json.Marshal(map[string]string{
-		"MESOPOD_EXECUTOR_CONFIG": l.executorConfig(one),
+	variables := l.executorVariables(one)
+	maps.Copy(variables, map[string]string{
+		// What this machine keeps for a real cluster is not for ours.
+		"MESOPOD_EXECUTOR_CONFIG": os.DevNull,
 		"PATH":                    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"RES_OPTIONS":             resolverOptions,
 		mark:                      l.StateDir,
 	})
+	executor, err := json.Marshal(variables)
 	if err != nil {
 		return child{}, err
 	}
