@@ -99,9 +99,13 @@ bench-start: ## measure local mode: start to ready, first pod, 30 warm pods, mem
 fuzz: ## run each fuzz target for 30 s (FUZZTIME=30s)
 	@$(STEP) fuzz contrib/fuzz.sh
 
+.PHONY: test-resources
+test-resources: ## what pods may use, at length: 100 pods that end, with and without CPU quotas of Mesos (root; after build)
+	@$(STEP) test-resources env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 20m ./test/resources
+
 .PHONY: test-long
 test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times over, benches (root; after build)
-	@contrib/test.sh fuzz test-e2e test-e2e test-e2e bench-start
+	@contrib/test.sh fuzz test-resources test-e2e test-e2e test-e2e bench-start
 
 .PHONY: generate
 generate: ## write docs/deps and THIRD_PARTY.md anew

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/golang/glog"
@@ -26,6 +27,10 @@ type Executor struct {
 	// identity and follower are there once the node has a name.
 	identity *identity
 	follower *follower
+	// guard is between the loop and conn.
+	guard *quotaGuard
+	// about asks the agent once what matters to who runs in its containers.
+	about func() (agentconn.About, error)
 	// store is the ledger's file, open while Run lives.
 	store *store.File
 	// slots bounds the calls to the API server that are under way.
@@ -54,6 +59,8 @@ const (
 	flushTimeout = 2 * time.Second
 	// stopTimeout bounds the end of our own goroutines, containerd's end and the sweep included.
 	stopTimeout = 10 * time.Second
+	// aboutTimeout bounds the questions to an agent that has just answered our subscription.
+	aboutTimeout = 5 * time.Second
 )
 
 // New checks what can be checked before anything starts.
@@ -79,6 +86,7 @@ func New(config Config, env Env) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.guard = newQuotaGuard(env.Cgroup, e.conn.Send)
 	return e, nil
 }
 
@@ -107,6 +115,11 @@ func (e *Executor) Run(ctx context.Context) error {
 		}
 	}()
 	group, life := errgroup.WithContext(life)
+	e.about = sync.OnceValues(func() (agentconn.About, error) {
+		ctx, cancel := context.WithTimeout(life, aboutTimeout)
+		defer cancel()
+		return e.conn.About(ctx)
+	})
 	connection := make(chan error, 1)
 	group.Go(func() error {
 		// An error here is the end of the subscription; the core was told to shut down, and ends the rest in order.

@@ -118,6 +118,7 @@ func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
 		} else {
 			answer.tasks, answer.updates = s.known.Unacknowledged()
 		}
+		answer.updates = e.guard.Unsaid(answer.updates)
 		m.open <- answer
 	case m.exit != nil:
 		return m.exit
@@ -211,6 +212,7 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 		SuicideTimeout: e.config.SuicideTimeout.Duration,
 		Ledger:         s.known,
 	})
+	s.group.Go(func() error { return e.guard.Run(life, e.config.share(agent.Executor).CPUs, e.about) })
 	s.group.Go(func() error { return e.watchPods(life, agent.Hostname) })
 	s.group.Go(func() error {
 		if err := e.runNode(life, agent); err != nil && life.Err() == nil {
@@ -247,7 +249,7 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 		})
 	case core.SendUpdate:
 		glog.Infof("send status task=%s state=%v message=%q reason=%q", f.Update.TaskID, f.Update.State, f.Update.Message, f.Why)
-		e.conn.Send(f.Update)
+		e.guard.Send(f.Update)
 	case core.Save:
 		glog.V(1).Infof("saved records=%d reason=%q", len(f.Records), f.Why)
 	case core.Feed:

@@ -2,11 +2,8 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +95,7 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 			Node: node, NodeIP: config.NodeIP, Port: config.KubeletPort, Kubeconfig: identity.kubeletKubeconfig,
 			ClientCAFile: identity.clientCA, TLSCertFile: identity.servingCert, TLSPrivateKeyFile: identity.servingKey,
 			RootDir: rootDir, PodLogsDir: filepath.Join(e.env.Sandbox, "pods"), RuntimeSocket: containers.Socket(),
-			CgroupRoot: e.env.Cgroup, CPUQuota: mayLimitCPU(e.env.Cgroup), Capacity: capacity,
+			CgroupRoot: e.env.Cgroup, CPUQuota: mayLimitCPU(e.env.Cgroup, e.about), Capacity: capacity,
 			ClusterDNS: config.ClusterDNS, ClusterDomain: config.ClusterDomain, Section: config.KubeletConfiguration,
 		})
 		return err
@@ -119,13 +116,6 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 		}
 	})
 	return group.Wait()
-}
-
-// mayLimitCPU tells whether pods may have CPU quotas. Where Mesos sets one on our cgroup it also shrinks it when tasks
-// end; the kernel refuses that below a pod's own quota, and Mesos then destroys the container with every pod in it.
-func mayLimitCPU(cgroup string) bool {
-	quota, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.cfs_quota_us"))
-	return err != nil && errors.Is(err, os.ErrNotExist) || strings.TrimSpace(string(quota)) == "-1"
 }
 
 // watchPods posts what the API server says about this node's pods until the context ends.

@@ -216,9 +216,11 @@ func executorDied(status *mesos.TaskStatus) bool {
 	if status.Reason != nil {
 		switch status.GetReason() {
 		case mesos.REASON_EXECUTOR_TERMINATED, mesos.REASON_EXECUTOR_UNREGISTERED, mesos.REASON_EXECUTOR_REGISTRATION_TIMEOUT,
-			mesos.REASON_EXECUTOR_REREGISTRATION_TIMEOUT, mesos.REASON_CONTAINER_LIMITATION, mesos.REASON_CONTAINER_LIMITATION_MEMORY,
-			mesos.REASON_CONTAINER_LIMITATION_DISK:
+			mesos.REASON_EXECUTOR_REREGISTRATION_TIMEOUT:
 			return true
+		case mesos.REASON_CONTAINER_LIMITATION, mesos.REASON_CONTAINER_LIMITATION_MEMORY, mesos.REASON_CONTAINER_LIMITATION_DISK:
+			// From the agent: the executor's container. From the executor: a container of the pod, or an eviction.
+			return !fromExecutor(status)
 		case mesos.REASON_AGENT_REMOVED:
 			return false
 		}

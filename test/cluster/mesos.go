@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,50 @@ type Task struct {
 		Labels []struct{ Key, Value string } `json:"labels"`
 	} `json:"labels"`
 	Statuses []TaskStatus `json:"statuses"`
+	// Resources are the task's share of the agent, Limits what it may use.
+	Resources []struct {
+		Name   string  `json:"name"`
+		Scalar *Scalar `json:"scalar"`
+	} `json:"resources"`
+	Limits map[string]Scalar `json:"limits"`
+}
+
+// Scalar is an amount as Mesos writes it: infinite ones are text.
+type Scalar struct {
+	Value any `json:"value"`
+}
+
+// Amount is how much of a resource the task has, 0 for none.
+func (t Task) Amount(name string) float64 {
+	for _, r := range t.Resources {
+		if value, ok := r.Scalar.value(); ok && r.Name == name {
+			return value
+		}
+	}
+	return 0
+}
+
+// Limit is how much of a resource the task may use, +Inf where it is bounded by the agent alone, 0 for none.
+func (t Task) Limit(name string) float64 {
+	limit, found := t.Limits[name]
+	if value, ok := (&limit).value(); found && ok {
+		return value
+	}
+	return 0
+}
+
+func (s *Scalar) value() (float64, bool) {
+	if s == nil {
+		return 0, false
+	}
+	switch v := s.Value.(type) {
+	case float64:
+		return v, true
+	case string:
+		value, err := strconv.ParseFloat(v, 64)
+		return value, err == nil
+	}
+	return 0, false
 }
 
 // TaskStatus is one status of a task.
