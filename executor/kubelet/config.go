@@ -128,8 +128,10 @@ func (c Config) configuration() (*kubeletconfig.KubeletConfiguration, error) {
 
 	// Images come out of the bundle; there may be no registry to pull a collected one from again. 100 means off.
 	k.ImageGCHighThresholdPercent, k.ImageGCLowThresholdPercent = 100, 99
+	// No threshold for memory: the kubelet would apply it to the limit of all pods too, which is as low as what Mesos gave
+	// them, and evict pods for being small. What is short of memory is the kernel's business.
 	k.EvictionHard = map[string]string{
-		"memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%",
+		"nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%",
 	}
 	k.EvictionPressureTransitionPeriod = metav1.Duration{Duration: 30 * time.Second}
 	var files unix.Rlimit

@@ -58,6 +58,9 @@ func TestConfigurationIsValidUpstream(t *testing.T) {
 		k.ReadOnlyPort != 0 || k.MakeIPTablesUtilChains || k.ImageGCHighThresholdPercent != 100 || k.CPUCFSQuota {
 		t.Errorf("configuration %+v", k)
 	}
+	if _, found := k.EvictionHard["memory.available"]; found {
+		t.Error("pods are evicted as long as all of them together may have less than the threshold")
+	}
 	if !utilfeature.DefaultFeatureGate.Enabled(features.PodsAPI) {
 		t.Error("the kubelet serves no PodsAPI: its poller would wait for ever")
 	}

@@ -1,10 +1,14 @@
 package resources
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mesopod/mesopod/test/cluster"
 )
@@ -26,6 +30,30 @@ func neighbours(t *testing.T, name string) []*corev1.Pod {
 		pods = append(pods, running)
 	}
 	return pods
+}
+
+// Small pods with limits stay, though all of them together may have less memory than kubelets like to keep free: theirs
+// looks every 10 s.
+func TestSmallPodsStay(t *testing.T) {
+	pods := neighbours(t, "small")
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+	defer cancel()
+	err := cluster.Poll(ctx, func(ctx context.Context) error {
+		for _, before := range pods {
+			now, err := suite.Client.CoreV1().Pods(cluster.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
+			if err == nil && now.Status.Phase != corev1.PodRunning {
+				t.Errorf("pod %s: %s: %s %s", now.Name, cluster.Describe(now), now.Status.Reason, now.Status.Message)
+				return nil
+			}
+		}
+		return errors.New("all run")
+	})
+	if err == nil {
+		t.Error("a pod did not stay")
+	}
+	for _, pod := range pods {
+		suite.SameContainer(t, pod)
+	}
 }
 
 // hog is a pod that takes 2 GB of memory at once.
