@@ -2,7 +2,6 @@ package agentconn
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -10,11 +9,8 @@ import (
 	"github.com/mesos/mesos-go/api/v1/lib/executor"
 
 	"github.com/mesopod/mesopod/executor/ledger"
-	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/internal/agentsize"
 )
-
-// starRole is the role of resources that nobody reserved.
-const starRole = "*"
 
 func (c *Conn) call(kind executor.Call_Type) *executor.Call {
 	return &executor.Call{
@@ -85,7 +81,7 @@ func (c *Conn) status(u ledger.Update) mesos.TaskStatus {
 
 // agentOf reads SUBSCRIBED.
 func agentOf(s *executor.Event_Subscribed) Agent {
-	agent := Agent{Hostname: s.AgentInfo.Hostname, Resources: unreserved(s.AgentInfo.Resources), Executor: unreserved(s.ExecutorInfo.Resources)}
+	agent := Agent{Hostname: s.AgentInfo.Hostname, Resources: agentsize.Of(s.AgentInfo.Resources), Executor: agentsize.Of(s.ExecutorInfo.Resources)}
 	if s.AgentInfo.ID != nil {
 		agent.ID = s.AgentInfo.ID.Value
 	}
@@ -93,29 +89,6 @@ func agentOf(s *executor.Event_Subscribed) Agent {
 		agent.ContainerID = s.ContainerID.Value
 	}
 	return agent
-}
-
-// unreserved sums up the scalars that the framework may use (EX-107). Mesos keeps three decimals.
-func unreserved(resources []mesos.Resource) messages.Resources {
-	var sum messages.Resources
-	for _, r := range resources {
-		if r.Scalar == nil || r.Revocable != nil || r.Reservation != nil || len(r.Reservations) > 0 {
-			continue
-		}
-		if r.Role != nil && *r.Role != starRole {
-			continue
-		}
-		switch r.Name {
-		case "cpus":
-			sum.CPUs += r.Scalar.Value
-		case "mem":
-			sum.MemMB += r.Scalar.Value
-		case "disk":
-			sum.DiskMB += r.Scalar.Value
-		}
-	}
-	sum.CPUs = math.Round(sum.CPUs*1000) / 1000
-	return sum
 }
 
 // killGrace is the grace period of a KILL, nil when it has no kill policy (EX-79).

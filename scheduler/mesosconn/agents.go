@@ -17,8 +17,8 @@ import (
 	"github.com/mesos/mesos-go/api/v1/lib/master"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mesopod/mesopod/internal/agentsize"
 	"github.com/mesopod/mesopod/internal/errdefs"
-	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
@@ -144,7 +144,7 @@ func agentOf(a *master.Response_GetAgents_Agent) core.Agent {
 		Hostname:   a.AgentInfo.Hostname,
 		Attributes: a.AgentInfo.Attributes,
 		Domain:     a.AgentInfo.Domain,
-		Total:      unreserved(a.TotalResources),
+		Total:      agentsize.Of(a.TotalResources),
 	}
 	for _, capability := range a.Capabilities {
 		if capability.Type == mesos.AgentInfo_Capability_TASK_RESOURCE_LIMITS {
@@ -152,26 +152,4 @@ func agentOf(a *master.Response_GetAgents_Agent) core.Agent {
 		}
 	}
 	return agent
-}
-
-// unreserved sums what role "*" may use: neither reserved, in the old or the new notation, nor revocable, nor a disk or
-// volume of its own.
-func unreserved(resources []mesos.Resource) messages.Resources {
-	var total messages.Resources
-	for i := range resources {
-		r := &resources[i]
-		reserved := len(r.Reservations) > 0 || r.Reservation != nil || (r.Role != nil && *r.Role != "*")
-		if reserved || r.Revocable != nil || r.Disk != nil || r.Scalar == nil {
-			continue
-		}
-		switch r.Name {
-		case "cpus":
-			total.CPUs += r.Scalar.Value
-		case "mem":
-			total.MemMB += r.Scalar.Value
-		case "disk":
-			total.DiskMB += r.Scalar.Value
-		}
-	}
-	return total
 }
