@@ -68,7 +68,7 @@ func DefaultConfig() Config {
 func (c Config) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if _, err := mesosconn.ParseMasters(c.Master); err != nil {
+	if err := mesosconn.CheckMasters(c.Master); err != nil {
 		faults = append(faults, err)
 	}
 	if c.Role != "*" {

@@ -58,9 +58,6 @@ func runScheduler(cmd *cobra.Command, cfg scheduler.Config) error {
 	if err := cli.StartLogs(nil); err != nil {
 		return err
 	}
-	if cfg.KeeperURI == "" {
-		cfg.KeeperURI = cfg.BundleDir + "/mesopod-keeper"
-	}
 	s, err := scheduler.New(cfg, scheduler.Deps{})
 	if err != nil {
 		return coded(fmt.Errorf("scheduler: %w", err))

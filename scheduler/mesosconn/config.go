@@ -54,9 +54,22 @@ func (c *Config) setDefaults() {
 
 // ParseMasters reads a list of masters. Its error is errdefs.ErrInvalid and names every entry at fault.
 func ParseMasters(list string) ([]*url.URL, error) {
+	masters, err := mastersIn(list)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalid, err)
+	}
+	return masters, nil
+}
+
+// CheckMasters is ParseMasters for those who gather the faults of a whole configuration: its error has no kind yet.
+func CheckMasters(list string) error {
+	_, err := mastersIn(list)
+	return err
+}
+
+func mastersIn(list string) ([]*url.URL, error) {
 	if strings.HasPrefix(strings.TrimSpace(list), "zk://") {
-		return nil, fmt.Errorf("master %q: finding the master in ZooKeeper is not supported yet; name the masters as host:port,host:port: %w",
-			list, errdefs.ErrInvalid)
+		return nil, fmt.Errorf("master %q: finding the master in ZooKeeper is not supported yet; name the masters as host:port,host:port", list)
 	}
 	var masters []*url.URL
 	var faults []error
@@ -75,10 +88,7 @@ func ParseMasters(list string) ([]*url.URL, error) {
 	if len(masters) == 0 && len(faults) == 0 {
 		faults = append(faults, errors.New("no master named; give host:port or host:port,host:port"))
 	}
-	if len(faults) > 0 {
-		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalid, errors.Join(faults...))
-	}
-	return masters, nil
+	return masters, errors.Join(faults...)
 }
 
 func parseMaster(entry string) (*url.URL, error) {
