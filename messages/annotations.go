@@ -26,6 +26,9 @@ const (
 // k8s.mesosphere.io/attribute-rack (EX-105).
 const LabelAttributePrefix = AnnotationPrefix + "/attribute-"
 
+// ConditionTask is the type of a pod condition: False once the pod's task has ended and the kubelet cannot tell why.
+const ConditionTask = AnnotationPrefix + "/task"
+
 // TaintAgentUnreachable is the key of the taint (NoSchedule) on nodes whose agent Mesos does not reach.
 const TaintAgentUnreachable = AnnotationPrefix + "/agent-unreachable"
 

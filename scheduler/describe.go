@@ -56,6 +56,8 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("change gate open=%t pods=%d", e.Open, len(e.Held))
 	case core.PoolChanged:
 		return fmt.Sprintf("publish pool nodes=%d", len(e.Views))
+	case core.Stop:
+		return fmt.Sprintf("stop scheduler err=%q why=%q", e.Err, e.Why)
 	case core.Note:
 		return fmt.Sprintf("note task=%s why=%q", e.TaskID, e.Why)
 	}
@@ -98,7 +100,9 @@ func describeEvent(event core.Event) string {
 	case core.FrameworkIDStored:
 		return fmt.Sprintf("event=%s framework=%s", kind, e.FrameworkID)
 	case core.NodeStored:
-		return fmt.Sprintf("event=%s node=%s", kind, e.Node)
+		return fmt.Sprintf("event=%s node=%s agent=%s", kind, e.Node, e.AgentID)
+	case core.NodeGone:
+		return fmt.Sprintf("event=%s node=%s agent=%s", kind, e.Node, e.AgentID)
 	case core.Reserve:
 		return fmt.Sprintf("event=%s request=%d pod=%s node=%s", kind, e.Request, podKey(e.Pod), e.Node)
 	case core.Unreserve:

@@ -144,18 +144,19 @@ func (k *keeper) renew(ctx context.Context, name string, b *beat, now time.Time)
 		}
 	}
 	seconds, renewed := int32(leaseDuration.Seconds()), metav1.NewMicroTime(now)
-	if lease == nil {
+	isNew := lease == nil
+	if isNew {
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}}
-		// The lease goes with its node.
-		if node := k.seen(name); node != nil {
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}}
-		}
 	} else {
 		lease = lease.DeepCopy()
 	}
+	// The lease goes with its node, which may have been made anew.
+	if node := k.seen(name); node != nil {
+		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}}
+	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &name, &seconds, &renewed
 	var err error
-	if lease.ResourceVersion == "" {
+	if isNew {
 		lease, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	} else {
 		lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
@@ -167,6 +168,17 @@ func (k *keeper) renew(ctx context.Context, name string, b *beat, now time.Time)
 	return nil
 }
 
+// pressures are the conditions that a kubelet writes beside Ready, in its words for their absence: the next one keeps the
+// reason of a condition whose status it does not change.
+var pressures = []struct {
+	kind            corev1.NodeConditionType
+	reason, message string
+}{
+	{corev1.NodeMemoryPressure, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+	{corev1.NodeDiskPressure, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+	{corev1.NodePIDPressure, "KubeletHasSufficientPID", "kubelet has sufficient PID available"},
+}
+
 // tell writes the conditions. The pressures are told absent with it: one that the last kubelet left behind would keep
 // every pod away, and with them the executor that could tell otherwise.
 func (k *keeper) tell(ctx context.Context, name string, now time.Time) error {
@@ -174,25 +186,19 @@ func (k *keeper) tell(ctx context.Context, name string, now time.Time) error {
 	if err != nil {
 		return withKind(err, "get node "+name)
 	}
-	var conditions []corev1.NodeCondition
-	for _, c := range []struct {
-		kind   corev1.NodeConditionType
-		status corev1.ConditionStatus
-	}{
-		{corev1.NodeReady, corev1.ConditionTrue},
-		{corev1.NodeMemoryPressure, corev1.ConditionFalse},
-		{corev1.NodeDiskPressure, corev1.ConditionFalse},
-		{corev1.NodePIDPressure, corev1.ConditionFalse},
-	} {
-		next := corev1.NodeCondition{
-			Type: c.kind, Status: c.status, Reason: reasonExecutorNotRunning,
-			Message:           "no executor runs on this agent; the first pod starts one",
-			LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	at := metav1.NewTime(now)
+	next := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+		c := corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: at, LastTransitionTime: at}
+		if old := condition(node, kind); old != nil && old.Status == status {
+			c.LastTransitionTime = old.LastTransitionTime
 		}
-		if old := condition(node, c.kind); old != nil && old.Status == c.status {
-			next.LastTransitionTime = old.LastTransitionTime
-		}
-		conditions = append(conditions, next)
+		return c
+	}
+	conditions := []corev1.NodeCondition{
+		next(corev1.NodeReady, corev1.ConditionTrue, reasonExecutorNotRunning, "no executor runs on this agent; the first pod starts one"),
+	}
+	for _, p := range pressures {
+		conditions = append(conditions, next(p.kind, corev1.ConditionFalse, p.reason, p.message))
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
 	if err != nil {

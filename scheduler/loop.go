@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/golang/glog"
@@ -31,6 +32,7 @@ type loop struct {
 	ready chan struct{}
 
 	// Of the loop's goroutine alone.
+	stop                 error // set by core.Stop
 	recent               []Step
 	next                 int
 	idStored, podsSynced bool
@@ -87,6 +89,9 @@ func (l *loop) run(ctx context.Context) error {
 		case read := <-l.asks:
 			read()
 		}
+		if l.stop != nil {
+			return l.stop
+		}
 	}
 }
 
@@ -100,6 +105,10 @@ func (l *loop) step(event core.Event) {
 	for _, effect := range effects {
 		if glog.V(1) {
 			glog.Info(describeEffect(effect))
+		}
+		if stop, is := effect.(core.Stop); is {
+			l.stop = fmt.Errorf("%s: %w", stop.Why, stop.Err)
+			continue
 		}
 		l.dispatch(effect)
 	}

@@ -97,6 +97,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	s.synced = registration.HasSynced
+	if _, err := s.kube.Nodes().AddEventHandler(nodeFeed(s.loop.post)); err != nil {
+		return nil, fmt.Errorf("watch nodes: %w", err)
+	}
 	return s, nil
 }
 

@@ -10,15 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	mesosscheduler "github.com/mesos/mesos-go/api/v1/lib/scheduler"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	ktesting "k8s.io/client-go/testing"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
@@ -171,6 +175,49 @@ func TestStoredFrameworkID(t *testing.T) {
 	}
 }
 
+// Another scheduler has stored its id meanwhile: this one ends and says so.
+func TestFrameworkConflict(t *testing.T) {
+	client, m := newAPIServer("37"), newFakeMaster(t)
+	var stored atomic.Bool
+	client.PrependReactor("get", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
+		// The id is not there at the start, and another one when it is to be stored.
+		if !stored.Swap(true) {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("configmaps"), ConfigMapName)
+		}
+		return true, &corev1.ConfigMap{Data: map[string]string{FrameworkIDKey: "F2"}}, nil
+	})
+	s, err := New(testConfig(m.host()), Deps{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Run(ctx); !errors.Is(err, errdefs.ErrConflict) || !strings.Contains(err.Error(), "F2") {
+		t.Errorf("got %v, want the conflict with framework F2", err)
+	}
+}
+
+// A node that somebody deletes comes back while its agent is there.
+func TestNodeDeleted(t *testing.T) {
+	client, m := newAPIServer("37"), newFakeMaster(t)
+	_, stop := startScheduler(t, client, m.host())
+	m.await(t, mesosscheduler.Call_SUBSCRIBE)
+	m.offer("O1")
+	nodes := client.CoreV1().Nodes()
+	there := func() bool {
+		node, err := nodes.Get(t.Context(), "a1.test", metav1.GetOptions{})
+		return err == nil && keptByUs(node)
+	}
+	until(t, "node kept alive", there)
+	if err := nodes.Delete(t.Context(), "a1.test", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "node made anew and kept alive", there)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServerVersion(t *testing.T) {
 	for minor, good := range map[string]bool{"36": false, "37": true, "37+": true, "38": true, "39": false} {
 		t.Run(minor, func(t *testing.T) {
@@ -252,8 +299,8 @@ func TestConfigCheck(t *testing.T) {
 	bad := Config{Master: "zk://a/mesos", Role: "prod", FailoverTimeout: time.Second, KeeperURI: "keeper", BundleDir: "x",
 		SchedulerNames: []string{"mesos", "mesos", "No"}}
 	err := bad.Check()
-	if !errors.Is(err, errdefs.ErrInvalid) {
-		t.Fatalf("got %v, want invalid", err)
+	if !errors.Is(err, errdefs.ErrInvalid) || strings.Count(err.Error(), "invalid") != 1 {
+		t.Fatalf("got %v, want invalid, told once", err)
 	}
 	for _, want := range []string{"ZooKeeper", `role "prod"`, "framework name", "user is empty", "failover timeout", "keeper URI", "bundle folder",
 		"executor resources", "named twice", `"No"`} {

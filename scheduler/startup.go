@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
@@ -78,8 +79,14 @@ func loadFrameworkID(ctx context.Context, client kubernetes.Interface) (string, 
 }
 
 // storeFrameworkID keeps the id. Another id that is stored already is errdefs.ErrConflict: two schedulers would each own
-// half of the pods.
+// half of the pods. A write that met another one of the ConfigMap is made again, on what that one has left.
 func storeFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
+	return retry.OnError(retry.DefaultRetry, func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	}, func() error { return tryStoreFrameworkID(ctx, client, id) })
+}
+
+func tryStoreFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
 	maps := client.CoreV1().ConfigMaps(Namespace)
 	stored, err := maps.Get(ctx, ConfigMapName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -99,7 +106,7 @@ func storeFrameworkID(ctx context.Context, client kubernetes.Interface, id strin
 		_, err := maps.Update(ctx, stored, metav1.UpdateOptions{})
 		return withKind(err, "store the framework id")
 	default:
-		return fmt.Errorf("ConfigMap %s/%s holds framework id %s, but Mesos gave %s; another scheduler runs, or the ConfigMap is to be deleted: %w",
+		return fmt.Errorf("ConfigMap %s/%s holds framework id %s, but Mesos gave %s; stop this scheduler if the other one runs, or delete the ConfigMap to go on as the new framework: %w",
 			Namespace, ConfigMapName, old, id, errdefs.ErrConflict)
 	}
 }

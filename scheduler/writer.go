@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
@@ -76,7 +77,7 @@ func (w *writer) write(ctx context.Context, effect core.Effect) (core.Event, err
 	case core.StoreFrameworkID:
 		return core.FrameworkIDStored{FrameworkID: e.FrameworkID}, storeFrameworkID(ctx, w.client, e.FrameworkID)
 	case core.StoreNode:
-		return core.NodeStored{Node: e.Node.Name}, w.storeNode(ctx, e.Node)
+		return core.NodeStored{Node: e.Node.Name, AgentID: e.Node.Annotations[messages.AnnotationAgentID]}, w.storeNode(ctx, e.Node)
 	case core.DeleteNode:
 		return nil, w.deleteNode(ctx, e.Node)
 	case core.TaintNode:
@@ -89,12 +90,15 @@ func (w *writer) write(ctx context.Context, effect core.Effect) (core.Event, err
 	return nil, fmt.Errorf("%T is no write: %w", effect, errdefs.ErrInvalid)
 }
 
-// failPod writes the pod's last status. The UID in the patch is a precondition: a pod of the same name that came later
+// failPod writes the pod's last status, and why in a condition of ours too: a kubelet that still reports on the pod writes over
+// reason and message, and leaves conditions that it does not know alone. The UID in the patch is a precondition: a pod of the same name that came later
 // is not touched.
 func (w *writer) failPod(ctx context.Context, e core.FailPod) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": e.Pod.UID},
-		"status":   map[string]any{"phase": corev1.PodFailed, "reason": e.Reason, "message": e.Message},
+		"status": map[string]any{"phase": corev1.PodFailed, "reason": e.Reason, "message": e.Message, "conditions": []corev1.PodCondition{{
+			Type: messages.ConditionTask, Status: corev1.ConditionFalse, Reason: e.Reason, Message: e.Message, LastTransitionTime: metav1.Now(),
+		}}},
 	})
 	if err != nil {
 		return fmt.Errorf("patch of pod %s: %w: %w", podKey(e.Pod), errdefs.ErrInvalid, err)

@@ -32,6 +32,7 @@ func TestStoreNode(t *testing.T) {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
 	asleep := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reasonExecutorNotRunning}
 	want := sized("a1", "4", map[string]string{ours + "rack": "r1", "kubernetes.io/os": "linux", "zone": "z1"})
+	want.Annotations = map[string]string{messages.AnnotationAgentID: "A1"}
 	for _, tc := range []struct {
 		name   string
 		have   *corev1.Node
@@ -52,7 +53,7 @@ func TestStoreNode(t *testing.T) {
 			}
 			w := newWriter(client, nil)
 			answer, err := w.write(t.Context(), core.StoreNode{Node: want})
-			if diff := cmp.Diff(core.Event(core.NodeStored{Node: "a1"}), answer); err != nil || diff != "" {
+			if diff := cmp.Diff(core.Event(core.NodeStored{Node: "a1", AgentID: "A1"}), answer); err != nil || diff != "" {
 				t.Fatalf("got %v, %s", err, diff)
 			}
 			got, err := client.CoreV1().Nodes().Get(t.Context(), "a1", metav1.GetOptions{})
@@ -111,6 +112,9 @@ func TestFailPod(t *testing.T) {
 	got, err := client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil || got.Status.Phase != corev1.PodFailed || got.Status.Reason != "TaskLost" || got.Status.PodIP != "10.0.0.1" {
 		t.Errorf("got %+v, %v", got.Status, err)
+	}
+	if c := got.Status.Conditions; len(c) != 1 || c[0].Type != messages.ConditionTask || c[0].Reason != "TaskLost" || c[0].Message != "m" {
+		t.Errorf("got conditions %+v: the reason must stand where no kubelet writes", c)
 	}
 }
 
@@ -216,6 +220,12 @@ func TestKeeper(t *testing.T) {
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "a1", metav1.GetOptions{})
 	if err != nil || !keptByUs(node) || condition(node, corev1.NodeDiskPressure).Status != corev1.ConditionFalse {
 		t.Errorf("got conditions %+v, %v", node.Status.Conditions, err)
+	}
+	for _, p := range pressures {
+		// The next kubelet keeps the reason of what it does not change.
+		if c := condition(node, p.kind); c == nil || !strings.HasPrefix(c.Reason, "KubeletHas") {
+			t.Errorf("condition %s is %+v, want the kubelet's own reason", p.kind, c)
+		}
 	}
 	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "a1", metav1.GetOptions{})
 	if err != nil || *lease.Spec.HolderIdentity != "a1" || *lease.Spec.LeaseDurationSeconds != 40 {

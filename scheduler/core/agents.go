@@ -6,6 +6,7 @@ import (
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
@@ -88,9 +89,8 @@ func (c *Core) onAgentFound(ev AgentFound) {
 		return
 	}
 	a.info, a.found = ev.Agent, true
-	node, notes, err := nodes.Desired(nodes.Agent(ev.Agent), c.cfg.nodes())
-	if err != nil {
-		c.refuse(a, err.Error())
+	node := c.desired(a)
+	if node == nil {
 		return
 	}
 	if other, taken := c.nodes[node.Name]; taken && other != a.info.ID {
@@ -99,9 +99,6 @@ func (c *Core) onAgentFound(ev AgentFound) {
 			return
 		}
 		c.removeAgent(other, "agent "+a.info.ID+" took over the host name "+node.Name)
-	}
-	for _, why := range notes {
-		c.note("", why)
 	}
 	a.node = node.Name
 	c.nodes[node.Name] = a.info.ID
@@ -124,15 +121,53 @@ func (c *Core) decline(offerIDs []string, seconds float64, why string) {
 }
 
 func (c *Core) onNodeStored(ev NodeStored) {
-	id, known := c.nodes[ev.Node]
-	if !known {
-		c.note("", "node "+ev.Node+" was stored, but its agent is gone")
+	id := c.nodes[ev.Node]
+	if id == "" || id != ev.AgentID {
+		c.note("", "node "+ev.Node+" was stored, but its agent "+ev.AgentID+" is gone")
 		return
 	}
 	a := c.agents[id]
 	a.stored = true
 	c.pool.Show(id, a.node, a.info.Limits)
 	c.dirty[id] = true
+}
+
+// onNodeGone makes the node of a living agent anew, which a person has deleted: pods are placed on it again once it is
+// stored, and those on it run on.
+func (c *Core) onNodeGone(ev NodeGone) {
+	id := c.nodes[ev.Node]
+	if id == "" || id != ev.AgentID || !c.agents[id].stored {
+		return // our own doing, or it is being stored
+	}
+	a := c.agents[id]
+	a.stored, a.tainted = false, false
+	c.pool.Show(id, "", a.info.Limits)
+	if a.keeper == nodes.Scheduler {
+		c.do(KeepAlive{Node: a.node, On: false, Why: "the node was deleted"})
+	}
+	a.keeper = nodes.Nobody
+	c.dirty[id] = true
+	if !a.found { // adopted from an earlier scheduler, and no offer yet
+		a.asked = true
+		c.do(LookUpAgent{AgentID: id, Why: "somebody deleted node " + ev.Node + " of the agent"})
+		return
+	}
+	if node := c.desired(a); node != nil {
+		c.do(StoreNode{Node: node, Why: "somebody deleted the node of agent " + id})
+	}
+}
+
+// desired is the node of an agent that has been found; nil when the agent cannot be one, and is refused.
+func (c *Core) desired(a *agent) *corev1.Node {
+	node, notes, err := nodes.Desired(nodes.Agent(a.info), c.cfg.nodes())
+	if err != nil {
+		c.refuse(a, err.Error())
+		return nil
+	}
+	for _, why := range notes {
+		c.note("", why)
+	}
+	return node
 }
 
 func (c *Core) onRescinded(ev Rescinded) {

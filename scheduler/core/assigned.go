@@ -173,8 +173,7 @@ func (c *Core) failAssigned(node, agentID, why string) {
 		}
 		task.GivenUp = true
 		delete(c.assigned, uid)
-		c.do(FailPod{Pod: pod, Reason: "AgentRemoved", Message: "Mesos task " + task.ID + ": " + tasks.Name(task.State) + "; " + why,
-			Why: "the pod waited to start anew, and " + why})
+		c.failPod(pod, "AgentRemoved", "Mesos task "+task.ID+": "+tasks.Name(task.State)+"; "+why, "the pod waited to start anew, and "+why)
 	}
 }
 

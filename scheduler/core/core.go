@@ -117,6 +117,8 @@ func (c *Core) take(ev Event) {
 		c.onFrameworkIDStored(ev)
 	case NodeStored:
 		c.onNodeStored(ev)
+	case NodeGone:
+		c.onNodeGone(ev)
 	case Reserve:
 		c.onReserve(ev)
 	case Unreserve:

@@ -86,7 +86,8 @@ type (
 		Pod                *corev1.Pod
 		Type, Reason, Note string
 	}
-	// FailPod sets the pod's phase to Failed, with a reason: no executor will ever report on it.
+	// FailPod sets the pod's phase to Failed, with a reason: nobody else reports on it. The reason stands in a condition of
+	// ours too, which a kubelet that writes its own status afterwards leaves alone.
 	FailPod struct {
 		Pod                  *corev1.Pod
 		Reason, Message, Why string
@@ -121,6 +122,12 @@ type (
 	PoolChanged struct{ Views map[string]*offers.View }
 )
 
+// Stop ends the scheduler with an error that only a person can mend.
+type Stop struct {
+	Err error
+	Why string
+}
+
 // Note is for the log alone: something was seen and nothing is to be done.
 type Note struct{ TaskID, Why string }
 
@@ -144,4 +151,5 @@ func (ReserveDone) effect()      {}
 func (BindDone) effect()         {}
 func (GateChanged) effect()      {}
 func (PoolChanged) effect()      {}
+func (Stop) effect()             {}
 func (Note) effect()             {}

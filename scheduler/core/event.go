@@ -77,8 +77,11 @@ type (
 	PodGone struct{ Pod *corev1.Pod }
 	// FrameworkIDStored answers the effect StoreFrameworkID. Nothing is accepted before it.
 	FrameworkIDStored struct{ FrameworkID string }
-	// NodeStored answers the effect StoreNode.
-	NodeStored struct{ Node string }
+	// NodeStored answers the effect StoreNode. AgentID is of the node that was stored: its agent may have gone meanwhile, and
+	// another one have taken over the name.
+	NodeStored struct{ Node, AgentID string }
+	// NodeGone is a node of an agent that left the API server.
+	NodeGone struct{ Node, AgentID string }
 )
 
 // What the embedded kube-scheduler asks, each answered by an effect with the same Request.
@@ -131,6 +134,7 @@ func (PodChanged) event()        {}
 func (PodGone) event()           {}
 func (FrameworkIDStored) event() {}
 func (NodeStored) event()        {}
+func (NodeGone) event()          {}
 func (Reserve) event()           {}
 func (Unreserve) event()         {}
 func (Bind) event()              {}

@@ -30,16 +30,24 @@ func (c *Core) onCallFailed(ev CallFailed) {
 	case Revive:
 		c.revive.long = true
 		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))
-	case StoreFrameworkID, LookUpAgent, StoreNode:
+	case LookUpAgent, Survey:
 		c.retry(effect, ev.Err)
-	case Survey:
-		c.retry(effect, ev.Err)
-	case DeleteNode, TaintNode, FailPod, DeletePod:
-		if errors.Is(ev.Err, errdefs.ErrNotFound) {
-			c.note("", "nothing is left to do: "+ev.Err.Error())
+	case StoreFrameworkID:
+		if hopeless(ev.Err) {
+			c.do(Stop{Err: ev.Err, Why: "nothing is launched before the framework id is stored"})
 			return
 		}
 		c.retry(effect, ev.Err)
+	case StoreNode:
+		c.storeNodeFailed(effect, ev.Err)
+	case FailPod, DeletePod:
+		if errors.Is(ev.Err, errdefs.ErrConflict) {
+			c.note("", "another pod has the name by now: "+ev.Err.Error())
+			return
+		}
+		c.writeFailed(effect, ev.Err)
+	case DeleteNode, TaintNode:
+		c.writeFailed(effect, ev.Err)
 	case Kill:
 		c.note(effect.TaskID, fmt.Sprintf("KILL failed, it is repeated: %v", ev.Err))
 	case Acknowledge:
@@ -105,6 +113,34 @@ func (c *Core) forgetDeclines() {
 		_, is := r.effect.(Decline)
 		return is
 	})
+}
+
+// hopeless tells of an error that the same call will meet again until a person does something.
+func hopeless(err error) bool {
+	return errors.Is(err, errdefs.ErrConflict) || errors.Is(err, errdefs.ErrInvalid) || errors.Is(err, errdefs.ErrRefused)
+}
+
+// storeNodeFailed leaves an agent unused whose node the API server does not take. A conflict is somebody who wrote at the
+// same time.
+func (c *Core) storeNodeFailed(effect StoreNode, err error) {
+	a := c.agents[c.nodes[effect.Node.Name]]
+	if a == nil || errors.Is(err, errdefs.ErrConflict) || !hopeless(err) {
+		c.retry(effect, err)
+		return
+	}
+	c.refuse(a, fmt.Sprintf("agent %s is not used: %v", a.info.ID, err))
+}
+
+// writeFailed repeats a write that may succeed yet.
+func (c *Core) writeFailed(effect Effect, err error) {
+	switch {
+	case errors.Is(err, errdefs.ErrNotFound):
+		c.note("", "nothing is left to do: "+err.Error())
+	case !errors.Is(err, errdefs.ErrConflict) && hopeless(err):
+		c.note("", fmt.Sprintf("%T failed, and is not tried again: %v", effect, err))
+	default:
+		c.retry(effect, err)
+	}
 }
 
 func (c *Core) retry(effect Effect, err error) {

@@ -49,6 +49,7 @@ func (w *world) step(ev core.Event) {
 	case core.Subscribed, core.Disconnected:
 		clear(w.held) // Lost with the connection.
 		clear(w.back)
+		w.declined = nil
 	case core.FrameworkIDStored:
 		w.idStored = true
 	case core.PodsSynced:

@@ -13,8 +13,14 @@ import (
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
 
-// ReasonExecutorTerminated is the pod status reason of pods that lost their executor.
-const ReasonExecutorTerminated = "ExecutorTerminated"
+// Reasons in the status of pods that fail for another cause than their containers; those that are not here are "Task" and
+// Mesos' state.
+const (
+	// ReasonExecutorTerminated: the pod lost its executor.
+	ReasonExecutorTerminated = "ExecutorTerminated"
+	// ReasonLaunchTimeout: the pod did not run within the launch grace period.
+	ReasonLaunchTimeout = "LaunchTimeout"
+)
 
 // onStatus applies an update, then acknowledges it. An update that comes before the pods are known waits: without an
 // acknowledgement Mesos sends it again.
@@ -67,6 +73,8 @@ func (c *Core) apply(status *mesos.TaskStatus) {
 			c.note(id, tasks.Name(state)+": the pod is kept, it may still run")
 			if state == mesos.TASK_UNREACHABLE {
 				c.lostAgent(task.AgentID, "Mesos does not reach agent "+task.AgentID)
+			} else {
+				c.askSurvey("Mesos does not know task " + id + ", nor perhaps its agent")
 			}
 		case c.agents[task.AgentID] != nil && tasks.KindOf(before) == tasks.Away:
 			c.agents[task.AgentID].gone = false
@@ -198,6 +206,9 @@ func describe(status *mesos.TaskStatus) string {
 func (c *Core) verdict(task *tasks.Task, status *mesos.TaskStatus) tasks.Verdict {
 	state := status.GetState()
 	v := tasks.Verdict{Reason: "Task" + camel(tasks.Name(state)), Message: "Mesos task " + task.ID + ": " + describe(status), At: c.now}
+	if strings.HasPrefix(status.GetMessage(), string(messages.ReasonLaunchFailed)) {
+		v.Reason, v.Message = ReasonLaunchTimeout, v.Message+"; the pod's earlier events tell what it waited for: an image, a volume, or its probes"
+	}
 	v.Relaunch = executorDied(status)
 	switch {
 	case v.Relaunch && status.GetReason() != mesos.REASON_RECONCILIATION:
@@ -261,7 +272,11 @@ func (c *Core) judge(pod *corev1.Pod, task *tasks.Task) {
 	verdict := task.Verdict
 	delete(c.verdicts, task.ID)
 	task.Verdict = tasks.Verdict{}
-	if !mine || tasks.Ended(pod) {
+	if !mine {
+		return
+	}
+	if tasks.Ended(pod) {
+		c.addReason(pod, task, verdict)
 		return
 	}
 	state := tasks.Name(task.State)
@@ -274,9 +289,24 @@ func (c *Core) judge(pod *corev1.Pod, task *tasks.Task) {
 		c.assign(pod)
 	default:
 		task.GivenUp = true
-		c.do(FailPod{Pod: pod, Reason: verdict.Reason, Message: verdict.Message,
-			Why: "the task ended as " + state + " and nobody else reports on the pod"})
+		c.failPod(pod, verdict.Reason, verdict.Message, "the task ended as "+state+" and nobody else reports on the pod")
 	}
+}
+
+// failPod fails a pod and says so in an event: its status may be written over, and events are where people look.
+func (c *Core) failPod(pod *corev1.Pod, reason, message, why string) {
+	c.do(PodEvent{Pod: pod, Type: corev1.EventTypeWarning, Reason: reason, Note: message})
+	c.do(FailPod{Pod: pod, Reason: reason, Message: message, Why: why})
+}
+
+// addReason tells why a pod failed whose kubelet has said so already, and does not know the reason: the executor gave it
+// up.
+func (c *Core) addReason(pod *corev1.Pod, task *tasks.Task, verdict tasks.Verdict) {
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != "" || verdict.Relaunch || tasks.KindOf(task.State) != tasks.Vanished {
+		return
+	}
+	task.GivenUp = true
+	c.failPod(pod, verdict.Reason, verdict.Message, "the kubelet failed the pod, and does not know why: "+tasks.Name(task.State))
 }
 
 // mayReturn tells that the agent of a task is not known to be gone: the pod's node is still its.

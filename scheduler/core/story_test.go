@@ -62,7 +62,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			s.step(markerAnswer(s.last["reconcile"])) + s.step(core.Surveyed{Complete: true})
 	case "agent":
 		host := word(d, "host", strings.ToLower(word(d, "id", "A1")))
-		return s.step(s.offer(t, d)) + s.step(s.found(t, d)) + s.step(core.NodeStored{Node: host})
+		return s.step(s.offer(t, d)) + s.step(s.found(t, d)) + s.step(core.NodeStored{Node: host, AgentID: word(d, "id", "A1")})
 	case "launch": // Reserve, Bind and the batch window for pods of one node, until the ACCEPT.
 		out := ""
 		for _, name := range strings.Split(word(d, "pods", ""), ",") {
@@ -97,7 +97,9 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 	case "agent-found":
 		return s.found(t, d)
 	case "node-stored":
-		return core.NodeStored{Node: word(d, "node", "a1")}
+		return core.NodeStored{Node: word(d, "node", "a1"), AgentID: word(d, "agent", strings.ToUpper(word(d, "node", "a1")))}
+	case "node-gone":
+		return core.NodeGone{Node: word(d, "node", "a1"), AgentID: word(d, "agent", strings.ToUpper(word(d, "node", "a1")))}
 	case "agent-removed":
 		return core.AgentRemoved{AgentID: word(d, "id", "A1")}
 	case "surveyed":
@@ -123,7 +125,7 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		delete(s.pods, pod.Name)
 		return core.PodGone{Pod: pod}
 	case "call-failed":
-		err := map[string]error{"lost": errdefs.ErrLost, "unavailable": errdefs.ErrUnavailable, "conflict": errdefs.ErrConflict, "refused": errdefs.ErrRefused, "not-found": errdefs.ErrNotFound}[word(d, "err", "refused")]
+		err := map[string]error{"lost": errdefs.ErrLost, "unavailable": errdefs.ErrUnavailable, "conflict": errdefs.ErrConflict, "refused": errdefs.ErrRefused, "not-found": errdefs.ErrNotFound, "invalid": errdefs.ErrInvalid}[word(d, "err", "refused")]
 		return core.CallFailed{Effect: s.last[word(d, "of", "accept")], Err: err}
 	case "marker": // Mesos answers for the made-up task.
 		return markerAnswer(s.last["reconcile"])

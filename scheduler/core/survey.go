@@ -67,6 +67,7 @@ func (c *Core) onSurveyed(ev Surveyed) {
 			c.resolveAgent(a, ev, asked)
 		}
 	}
+	c.clearUnknown(ev, asked)
 	// Nobody may tell of an agent because it has yet to register with a new master.
 	if ev.Complete && !asked.Before(s.since.Add(c.cfg.RemovalWait)) {
 		c.clearAbsent(ev, asked)
@@ -120,23 +121,38 @@ func (c *Core) away(agentID string) bool {
 	return len(c.tasks.Live(func(t *tasks.Task) bool { return t.AgentID == agentID && tasks.KindOf(t.State) == tasks.Away })) > 0
 }
 
+// clearUnknown ends the tasks that Mesos knows nothing of on agents that it does not know either. A master that waits for an
+// agent to register anew has it in its registry, and does not answer for its tasks.
+func (c *Core) clearUnknown(ev Surveyed, asked time.Time) {
+	if !ev.Complete {
+		return
+	}
+	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return t.State == mesos.TASK_UNKNOWN && !ev.knows(t.AgentID) }) {
+		if a := c.agents[task.AgentID]; a == nil || a.changed.Before(asked) && len(c.pool.Holds(task.AgentID)) == 0 {
+			c.lose(task, "Mesos knows neither the task nor agent "+task.AgentID)
+		}
+	}
+}
+
+// knows tells that the agent is registered, or may come back.
+func (ev Surveyed) knows(agentID string) bool {
+	_, registered := ev.Registered[agentID]
+	return registered || slices.Contains(ev.Recovered, agentID) || slices.Contains(ev.Unreachable, agentID)
+}
+
 // clearAbsent removes agents, tasks and nodes of agents that Mesos does not know at all.
 func (c *Core) clearAbsent(ev Surveyed, asked time.Time) {
-	known := func(id string) bool {
-		_, registered := ev.Registered[id]
-		return registered || slices.Contains(ev.Recovered, id) || slices.Contains(ev.Unreachable, id)
-	}
 	for _, id := range sorted(c.agents) {
 		// One that has made an offer is newer than the answer.
-		if a := c.agents[id]; a != nil && !known(id) && len(c.pool.Holds(id)) == 0 && a.changed.Before(asked) {
+		if a := c.agents[id]; a != nil && !ev.knows(id) && len(c.pool.Holds(id)) == 0 && a.changed.Before(asked) {
 			c.removeAgent(id, "Mesos does not know agent "+id+" any more")
 		}
 	}
-	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return c.agents[t.AgentID] == nil && !known(t.AgentID) }) {
+	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return c.agents[t.AgentID] == nil && !ev.knows(t.AgentID) }) {
 		c.lose(task, "Mesos does not know agent "+task.AgentID+" any more")
 	}
 	for _, node := range ev.Nodes {
-		if _, used := c.nodes[node.Name]; !used && !known(node.AgentID) && c.agents[node.AgentID] == nil {
+		if _, used := c.nodes[node.Name]; !used && !ev.knows(node.AgentID) && c.agents[node.AgentID] == nil {
 			c.do(DeleteNode{Node: node.Name, Why: "Mesos does not know agent " + node.AgentID + " any more"})
 		}
 	}

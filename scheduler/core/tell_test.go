@@ -81,6 +81,8 @@ func tell(effect core.Effect) string {
 			}
 			what += ")"
 		}
+	case core.Stop:
+		what, why = fmt.Sprintf("stop err=%v", e.Err), e.Why
 	case core.Note:
 		what, why = strings.TrimRight("note "+e.TaskID, " "), e.Why
 	}

@@ -69,7 +69,7 @@ func (w *world) react(effect core.Effect) {
 	case core.LookUpAgent:
 		w.answers = append(w.answers, w.found(e.AgentID))
 	case core.StoreNode:
-		w.answers = append(w.answers, core.NodeStored{Node: e.Node.Name})
+		w.answers = append(w.answers, core.NodeStored{Node: e.Node.Name, AgentID: e.Node.Annotations[messages.AnnotationAgentID]})
 	case core.ReserveDone:
 		if ask := w.asked[e.Request]; e.Refusal == "" {
 			w.requests++
@@ -215,7 +215,10 @@ func (w *world) event() core.Event {
 	case 5:
 		return w.found(w.agentID())
 	case 6:
-		return core.NodeStored{Node: w.node()}
+		if w.rand.IntN(3) == 0 {
+			return core.NodeGone{Node: w.node(), AgentID: w.agentID()}
+		}
+		return core.NodeStored{Node: w.node(), AgentID: w.agentID()}
 	case 7, 8, 9, 10:
 		w.requests++
 		w.reserves[w.requests] = true
@@ -251,7 +254,9 @@ func (w *world) event() core.Event {
 			return core.CallFailed{Effect: decline, Err: []error{errdefs.ErrLost, errdefs.ErrRefused, errdefs.ErrUnavailable}[w.rand.IntN(3)]}
 		}
 		if len(w.effects) > 0 {
-			effect := w.effects[w.rand.IntN(len(w.effects))]
+			i := w.rand.IntN(len(w.effects))
+			effect := w.effects[i]
+			w.effects = slices.Delete(w.effects, i, i+1) // what failed has failed once
 			return core.CallFailed{Effect: effect, Err: []error{errdefs.ErrLost, errdefs.ErrRefused, errdefs.ErrNotFound}[w.rand.IntN(3)]}
 		}
 		return core.Waiting{Pod: w.pod()}

@@ -118,6 +118,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 // Pods is the informer of all pods of the cluster, in every phase. Handlers are added before Run.
 func (s *Scheduler) Pods() cache.SharedIndexInformer { return s.pods }
 
+// Nodes is kube-scheduler's informer of nodes. Handlers are added before Run.
+func (s *Scheduler) Nodes() cache.SharedIndexInformer {
+	return s.factory.Core().V1().Nodes().Informer()
+}
+
 // Node returns the node as last seen, or nil. The object is shared: it must not be written to.
 func (s *Scheduler) Node(name string) *corev1.Node {
 	node, err := s.factory.Core().V1().Nodes().Lister().Get(name)
