@@ -21,7 +21,7 @@ const (
 )
 
 // keep is the keeper's life: prepare, run the executor, clean up. It returns the exit code.
-func keep(bundle, config string) (int, error) {
+func keep(o options) (int, error) {
 	if err := checkKmsg("/dev/kmsg"); err != nil {
 		return exitUnable, err
 	}
@@ -56,10 +56,8 @@ func keep(bundle, config string) (int, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return exitUnable, fmt.Errorf("become the reaper of orphans: %w", err)
 	}
-	// A child's death signal belongs to the thread that starts it, so that thread must last as long as we do.
-	runtime.LockOSThread()
-	code, err := supervise(filepath.Join(bundle, "mesopod"), []string{"executor", "--config", config},
-		cgroupVariable+"="+p.cgroup, stateFileVariable+"="+stateFile)
+	programs := &programs{options: o, orderFile: filepath.Join(sandbox(), orderFileName)}
+	code, err := run(programs, p.cgroup, stateFile)
 	if p.own {
 		// Mesos ends what is in its own cgroups. Nobody but us ends what is in ours.
 		for _, s := range p.steps {
@@ -69,6 +67,26 @@ func keep(bundle, config string) (int, error) {
 		}
 	}
 	return code, err
+}
+
+// run runs the executor until it ends for good.
+func run(programs *programs, cgroup, stateFile string) (int, error) {
+	dir, signalled, err := programs.first()
+	if signalled != 0 {
+		return exitCode(unix.WaitStatus(signalled)), nil
+	}
+	if err != nil {
+		return exitUnable, err
+	}
+	// A child's death signal belongs to the thread that starts it, so that thread must last as long as we do.
+	runtime.LockOSThread()
+	s := supervisor{
+		dir: dir, ordered: programs.ordered, arguments: []string{"executor", "--config", programs.config},
+		environment: []string{
+			cgroupVariable + "=" + cgroup, stateFileVariable + "=" + stateFile, orderFileVariable + "=" + programs.orderFile,
+		},
+	}
+	return s.run()
 }
 
 // container is the id of our Mesos container: the last part of the sandbox's path on the host.

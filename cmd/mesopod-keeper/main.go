@@ -6,6 +6,10 @@
 // below it, and at the end kills and removes what is left. It never calls setsid: under posix isolation Mesos ends an
 // executor by session and process tree.
 //
+// The programs are in a folder that the operator keeps on each agent (-bundle-dir), or they are a bundle, named by its
+// SHA-256, that the keeper brings into the host's cache (package cache). SIGHUP has it read an order for another bundle
+// (bundle.go): it brings that one while the old executor runs, and then starts the executor anew from it.
+//
 // An executor that crashes is started again, after 1 s and twice as long each time up to 30 s; a life of a minute
 // begins a new row. Its containers live on meanwhile, and Mesos sees nothing. After an end that was asked for or
 // decided (0, 2 wrong configuration, 3 the kubelet ended, 4 the agent is lost) the keeper ends too, with the
@@ -19,6 +23,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+
+	"github.com/mesopod/mesopod/cmd/mesopod-keeper/cache"
 )
 
 // exitUnable says that the executor was not started.
@@ -32,15 +38,33 @@ func main() {
 		}
 		return
 	}
-	bundle := flag.String("bundle-dir", "/opt/mesopod", "the folder with mesopod's programs")
+	var o options
+	flag.StringVar(&o.bundleDir, "bundle-dir", "/opt/mesopod", "the folder with mesopod's programs, where no -bundle is named")
+	flag.StringVar(&o.digest, "bundle", "", "the SHA-256 of the bundle to run, which is brought into the host's cache")
+	flag.Func("bundle-source", "where that bundle can be had: a folder, or a URL of one; again for the next best", func(base string) error {
+		o.sources = append(o.sources, base)
+		return cache.CheckSource(base)
+	})
+	flag.StringVar(&o.cacheDir, "bundle-cache", cache.DefaultDir, "the host's cache of bundles, shared by all keepers")
+	limit := flag.Int64("bundle-cache-mb", cache.DefaultLimit>>20, "how many MB of bundles that nobody uses stay in the cache")
 	flag.Parse()
-	config := os.Getenv("MESOPOD_EXECUTOR_CONFIG")
-	if config == "" {
-		config = "/etc/mesopod/executor.yaml"
+	o.cacheLimit = *limit << 20
+	o.config = os.Getenv("MESOPOD_EXECUTOR_CONFIG")
+	if o.config == "" {
+		o.config = "/etc/mesopod/executor.yaml"
 	}
-	code, err := keep(*bundle, config)
+	code, err := keep(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mesopod-keeper:", err)
 	}
 	os.Exit(code)
+}
+
+// options are what the flags say, and config, the file for the executor.
+type options struct {
+	bundleDir, digest string
+	sources           []string
+	cacheDir          string
+	cacheLimit        int64
+	config            string
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +40,11 @@ func TestNextPause(t *testing.T) {
 	if pause = nextPause(pause, time.Minute); pause != time.Second {
 		t.Errorf("after a long life: %s", pause)
 	}
+}
+
+func supervise(program string, arguments []string, environment ...string) (int, error) {
+	s := supervisor{dir: folder{dir: filepath.Dir(program)}, arguments: arguments, environment: environment}
+	return s.run()
 }
 
 func script(t *testing.T, text string) string {
@@ -82,5 +89,71 @@ func TestSuperviseSignal(t *testing.T) {
 	}
 	if code, err := supervise(filepath.Join(t.TempDir(), "none"), nil); code != exitUnable || err == nil {
 		t.Errorf("missing program: code %d, error %v", code, err)
+	}
+}
+
+// An order takes the executor over to another bundle: the old one is killed, however it feels about signals, and the new
+// one starts at once. One that is the same, or cannot be had, changes nothing.
+func TestOrder(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	old := folder{dir: filepath.Dir(script(t, "trap '' TERM HUP; echo old $MESOPOD_BUNDLE >> "+log+"; kill -HUP $PPID; while :; do sleep 0.1; done")), digest: "a"}
+	next := folder{dir: filepath.Dir(script(t, "echo new $MESOPOD_BUNDLE >> "+log+"; exit 3")), digest: "b"}
+	answers := []result{{err: errors.New("no source has it")}, {dir: old}, {dir: next}}
+	s := supervisor{dir: old}
+	s.ordered = func() (folder, error) {
+		answer := answers[0]
+		answers = answers[1:]
+		if len(answers) > 0 {
+			// The next order follows when this one has been carried out.
+			time.AfterFunc(100*time.Millisecond, func() { _ = unix.Kill(os.Getpid(), unix.SIGHUP) })
+		}
+		return answer.dir, answer.err
+	}
+	began := time.Now()
+	if code, err := s.run(); code != 3 || err != nil {
+		t.Errorf("code %d, error %v", code, err)
+	}
+	if text, err := os.ReadFile(log); string(text) != "old a\nnew b\n" {
+		t.Errorf("ran %q, error %v", text, err)
+	}
+	if lived := time.Since(began); lived > firstPause+2*time.Second {
+		t.Errorf("it took %s", lived)
+	}
+}
+
+// A bundle whose executor crashes or does not understand its configuration, both soon, is given up for the one before.
+func TestOrderOfBadBundle(t *testing.T) {
+	for name, end := range map[string]string{"crashes": "kill -9 $$", "does not understand": "exit 2", "is none": ""} {
+		mark := filepath.Join(t.TempDir(), "mark")
+		old := folder{dir: filepath.Dir(script(t, "[ -e "+mark+" ] && exit 3; touch "+mark+"; kill -HUP $PPID; while :; do sleep 0.1; done"))}
+		bad := folder{dir: filepath.Dir(script(t, end)), digest: "b"}
+		if end == "" {
+			bad.dir = t.TempDir()
+		}
+		s := supervisor{dir: old, ordered: func() (folder, error) { return bad, nil }}
+		if code, err := s.run(); code != 3 || err != nil || s.dir != old {
+			t.Errorf("a bundle that %s: code %d, error %v, at last %v", name, code, err, s.dir)
+		}
+		if s.take(result{dir: bad}) || s.dir != old {
+			t.Errorf("a bundle that %s is taken again", name)
+		}
+	}
+}
+
+func TestOrderFile(t *testing.T) {
+	p := programs{options: options{cacheDir: t.TempDir()}, orderFile: filepath.Join(t.TempDir(), "order")}
+	for text, want := range map[string]string{
+		"": "no such file", "{": "unexpected end", `{"sha256":"x"}`: "SHA-256", `{"sha256":"` + strings.Repeat("a", 64) + `","sources":["x"]}`: "neither",
+		`{"sha256":"` + strings.Repeat("a", 64) + `"}`: "no source",
+	} {
+		if text != "" {
+			if err := os.WriteFile(p.orderFile, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := p.ordered(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("order %s: error %v, want %s", text, err, want)
+		}
+		_ = os.Remove(p.orderFile) // it was never there in the first case
 	}
 }

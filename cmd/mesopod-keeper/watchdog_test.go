@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if bundle := os.Getenv("KEEPER_TEST_BUNDLE"); bundle != "" {
-		code, err := keep(bundle, "none")
+		code, err := keep(options{bundleDir: bundle, config: "none"})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
