@@ -54,6 +54,10 @@ $(IMAGES) &: $(IMAGE_SOURCES)
 build: ## build mesopod and mesopod-keeper into bin/bundle
 	@$(STEP) build contrib/build.sh $(BUNDLE)
 
+.PHONY: bundle
+bundle: ## pack bin/bundle into one archive below bin/bundles, named after its SHA-256 (after runtime, images, build)
+	@$(BUNDLE)/mesopod bundle --bundle-dir $(BUNDLE) $(BIN)/bundles
+
 .PHONY: test
 test: ## all that CI runs: everything below, from the Debian packages on
 	@contrib/test.sh deps mesos runtime images build lint test-fast test-node test-e2e

@@ -20,6 +20,14 @@ const CgroupVariable = "MESOPOD_CGROUP"
 // StateFileVariable is the variable in which the keeper names the file for the path of the state folder.
 const StateFileVariable = "MESOPOD_STATE_FILE"
 
+// The variables in which the keeper tells of the programs: their folder, the SHA-256 of their archive, and the file for an
+// order of another one.
+const (
+	BundleDirVariable = "MESOPOD_BUNDLE_DIR"
+	BundleVariable    = "MESOPOD_BUNDLE"
+	OrderFileVariable = "MESOPOD_BUNDLE_ORDER"
+)
+
 // tokenVariable holds the secret for an agent with executor authentication.
 const tokenVariable = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN"
 
@@ -33,6 +41,11 @@ type Env struct {
 	Container string
 	// StateFile is where the keeper wants to read the state folder's path, for its watchdog; empty for nowhere.
 	StateFile string
+	// BundleDir is where the keeper has the programs; empty: where the configuration says. Bundle is the SHA-256 of their
+	// archive, if they came in one.
+	BundleDir, Bundle string
+	// OrderFile is where the keeper reads for which bundle it is asked; empty for nowhere.
+	OrderFile string
 	// Sandbox is the folder for logs.
 	Sandbox string
 	// Cgroup is the one that the keeper prepared.
@@ -91,6 +104,9 @@ func envFrom(lookup func(string) (string, bool)) (Env, error) {
 		env.Sandbox = directory
 	}
 	env.StateFile, _ = lookup(StateFileVariable)
+	env.BundleDir, _ = lookup(BundleDirVariable)
+	env.Bundle, _ = lookup(BundleVariable)
+	env.OrderFile, _ = lookup(OrderFileVariable)
 	checkpoint, _ := lookup("MESOS_CHECKPOINT")
 	if env.Checkpoint = checkpoint == "1"; env.Checkpoint {
 		env.RecoveryTimeout = duration("MESOS_RECOVERY_TIMEOUT")

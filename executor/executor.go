@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/ledger"
 	"github.com/mesopod/mesopod/executor/store"
+	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // Executor is one executor. Make one with New.
@@ -24,6 +26,8 @@ type Executor struct {
 	env    Env
 	conn   *agentconn.Conn
 	inbox  chan message
+	// orderer looks for orders of bundles in launches.
+	orderer *orderer
 	// identity and follower are there once the node has a name.
 	identity *identity
 	follower *follower
@@ -65,6 +69,8 @@ const (
 
 // New checks what can be checked before anything starts.
 func New(config Config, env Env) (*Executor, error) {
+	// The keeper knows best what it started.
+	config.BundleDir = cmp.Or(env.BundleDir, config.BundleDir)
 	config, err := config.complete(env)
 	if err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func New(config Config, env Env) (*Executor, error) {
 	}
 	refreshCertificates()
 	e := &Executor{
-		config: config, env: env,
+		config: config, env: env, orderer: newOrderer(env),
 		inbox: make(chan message, inboxSize), slots: make(chan struct{}, callsAtOnce),
 	}
 	e.conn, err = agentconn.New(agentconn.Config{

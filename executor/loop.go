@@ -140,6 +140,7 @@ func (e *Executor) step(s *state, event core.Event) *core.Exit {
 	}
 	if launch, ok := event.(core.Launch); ok {
 		e.identity.offer(launch.Data)
+		e.orderer.offer(launch.Data)
 	}
 	s.pending = append(s.pending, s.core.Step(time.Now(), event)...)
 	return nil

@@ -30,6 +30,8 @@ type Launch struct {
 	Pod *corev1.Pod `json:"pod"`
 	// Scheduler is how the executor reaches the scheduler, nil if it does not: see WithAccess and AccessOf.
 	Scheduler *Access `json:"scheduler,omitempty"`
+	// Bundle is what executors are to run from, nil if the operator sees to that: see BundleOf.
+	Bundle *Bundle `json:"bundle,omitempty"`
 }
 
 // EncodeLaunch checks the envelope and returns its JSON. Version is filled in, managed fields of the pod are left

@@ -13,8 +13,10 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	served "github.com/mesopod/mesopod/scheduler/bundle"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // Config is all that an operator decides. DefaultConfig has a value for each field that needs one, but Master.
@@ -46,6 +48,8 @@ type Config struct {
 	Preemption bool
 	// TaintNodes puts the taint messages.TaintMesos on nodes, for clusters where another scheduler places pods too.
 	TaintNodes bool
+	// Programs is the bundle that agents run, where they have none in BundleDir.
+	Programs Programs
 	// Executors is how executors reach the scheduler.
 	Executors ExecutorAccess
 }
@@ -61,6 +65,7 @@ func DefaultConfig() Config {
 		ExecutorResources: messages.Resources{CPUs: 0.5, MemMB: 256},
 		SchedulerNames:    []string{messages.DefaultSchedulerName},
 		Executors:         ExecutorAccess{CertificateLife: defaultCertificateLife},
+		Programs:          Programs{CacheDir: defaultCacheDir, Transfers: served.DefaultTransfers},
 	}
 }
 
@@ -105,6 +110,7 @@ func (c Config) Check() error {
 		}
 	}
 	faults = append(faults, c.Executors.check()...)
+	faults = append(faults, c.Programs.check(c.Executors)...)
 	if len(faults) == 0 {
 		return nil
 	}
@@ -118,8 +124,10 @@ func (c Config) keeperURI() string {
 	return c.KeeperURI
 }
 
-func (c Config) core() core.Config {
+// core is what the core has to know, with the bundle as Programs.open tells it.
+func (c Config) core(programs procure.Bundle) core.Config {
 	return core.Config{
+		Bundle:            programs,
 		ExecutorResources: c.ExecutorResources,
 		KeeperURI:         c.keeperURI(),
 		BundleDir:         c.BundleDir,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	served "github.com/mesopod/mesopod/scheduler/bundle"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/kube"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
@@ -42,8 +43,10 @@ type Scheduler struct {
 	synced   func() bool // the pod feed has seen the first list
 	// executors is nil when they are not served.
 	executors *gatekeeper
-	events    events.EventBroadcaster
-	recorder  events.EventRecorder
+	// archive is the bundle that is served, or nil.
+	archive  *served.Archive
+	events   events.EventBroadcaster
+	recorder events.EventRecorder
 }
 
 // New checks the configuration and builds a scheduler that is not yet running. Faults are told together, as
@@ -59,11 +62,15 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		}
 	}
 	client := deps.Client
-	s := &Scheduler{client: client}
-	s.loop = newLoop(core.New(cfg.core()), s.dispatch)
-	var err error
+	programs, archive, err := cfg.Programs.open(cfg.Executors)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{client: client, archive: archive}
+	cores := cfg.core(programs)
+	s.loop = newLoop(core.New(cores), s.dispatch)
 	s.kube, err = kube.New(
-		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cfg.core().Procure(), Preemption: cfg.Preemption},
+		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cores.Procure(), Preemption: cfg.Preemption},
 		kube.Deps{Post: s.loop.post})
 	if err != nil {
 		return nil, err
@@ -86,6 +93,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 			return nil, err
 		}
 		s.executors = &gatekeeper{access: cfg.Executors, client: client, api: api, config: config, server: newServer(cfg.Executors.Listen), runs: s.runsHere}
+	}
+	if s.executors != nil && archive != nil {
+		s.executors.server.handle(served.Pattern, archive)
 	}
 	s.writer = newWriter(client, s.loop.post)
 	s.surveyor = &surveyor{client: client, asked: newQueue[core.Survey](), post: s.loop.post, mesos: s.conn.Survey}
@@ -125,6 +135,9 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.loop.ready }
 // Run schedules until ctx ends, and then returns nil once all its parts have ended; pods live on. Any other error is one
 // that only a person can mend, or names the parts that did not end in time.
 func (s *Scheduler) Run(ctx context.Context) error {
+	if s.archive != nil {
+		defer s.archive.Close() // it was only read
+	}
 	var frameworkID string
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		if err := checkServer(s.client); err != nil {

@@ -41,7 +41,17 @@ pods run on; the next one takes over the framework, whose id is stored in Config
 	set.BoolVar(&cfg.Preemption, "preemption", cfg.Preemption, "evict pods of ours for pods of higher priority; what they free is offered to every framework")
 	set.BoolVar(&cfg.TaintNodes, "taint-nodes", cfg.TaintNodes, "taint nodes k8s.mesosphere.io/mesos:NoSchedule, where another scheduler places pods too")
 	addExecutorFlags(set, &cfg.Executors)
+	addProgramFlags(set, &cfg.Programs)
 	return c
+}
+
+// addProgramFlags are the flags for the bundle that agents run.
+func addProgramFlags(set *pflag.FlagSet, cfg *scheduler.Programs) {
+	set.StringVar(&cfg.Archive, "bundle", "", "archive of `mesopod bundle` that agents run, served at --executor-listen (default: agents have --bundle-dir)")
+	set.StringVar(&cfg.SHA256, "bundle-sha256", "", "SHA-256 of that archive, in place of --bundle, where --bundle-sources serve it")
+	set.StringSliceVar(&cfg.Sources, "bundle-sources", nil, "where agents get it, the best first: folders there, http(s) URLs of folders, and the word scheduler (default scheduler)")
+	set.StringVar(&cfg.CacheDir, "bundle-cache", cfg.CacheDir, "folder on agents for bundles, shared by all executors there")
+	set.IntVar(&cfg.Transfers, "bundle-transfers", cfg.Transfers, "how many agents are served the bundle at once; others are told when to come back")
 }
 
 // addExecutorFlags are the flags for how executors reach the scheduler.

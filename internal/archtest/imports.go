@@ -11,7 +11,7 @@ var cores = []string{
 
 // The packages of the two programs that act.
 var shells = []string{
-	"scheduler", "scheduler/credentials", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
+	"scheduler", "scheduler/bundle", "scheduler/credentials", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
 	"executor", "executor/agentconn", "executor/binder", "executor/credentials", "executor/kubelet", "executor/poller", "executor/runtime",
 	"executor/statedir", "executor/store", "executor/vm/...",
 }

@@ -15,6 +15,8 @@ type Config struct {
 	ExecutorResources messages.Resources
 	// KeeperURI and BundleDir stand in ExecutorInfo; see procure.Config.
 	KeeperURI, BundleDir string
+	// Bundle is the archive of programs, in ExecutorInfo and in launches; see procure.Config.
+	Bundle procure.Bundle
 	// User runs the executor; empty leaves it to the framework's user.
 	User string
 	// SchedulerNames are the values of spec.schedulerName that are ours ("mesos").
@@ -80,7 +82,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Procure() procure.Config {
 	c = c.withDefaults()
 	return procure.Config{
-		Executor: c.ExecutorResources, KeeperURI: c.KeeperURI, BundleDir: c.BundleDir, User: c.User,
+		Executor: c.ExecutorResources, KeeperURI: c.KeeperURI, BundleDir: c.BundleDir, Bundle: c.Bundle, User: c.User,
 		DefaultCPUs: c.DefaultCPUs, DefaultMemMB: c.DefaultMemMB,
 	}
 }

@@ -29,6 +29,8 @@ type Config struct {
 	KeeperURI string
 	// BundleDir is where the keeper finds or puts the bundle, on the agent's host.
 	BundleDir string
+	// Bundle is what the keeper runs instead, where its SHA-256 is not empty.
+	Bundle Bundle
 	// User runs the executor; empty leaves it to the framework's user.
 	User string
 	// DefaultCPUs (cores) and DefaultMemMB (MiB) are what a pod without any request of that resource takes.

@@ -55,7 +55,7 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 		messages.AnnotationOfferID:     strings.Join(l.OfferIDs, ","),
 		messages.AnnotationExecutorID:  messages.ExecutorID,
 	})
-	data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: l.Node, Pod: &pod})
+	data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: l.Node, Pod: &pod, Bundle: cfg.Bundle.message()})
 	if err != nil {
 		return mesos.TaskInfo{}, fmt.Errorf("launch pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -79,7 +79,6 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 
 // Executor is the ExecutorInfo of every task: nothing of the pod or the agent is in it, and no secret.
 func Executor(cfg Config, frameworkID string) *mesos.ExecutorInfo {
-	command := "exec ./mesopod-keeper --bundle-dir=" + quote(cfg.BundleDir)
 	info := &mesos.ExecutorInfo{
 		Type:        mesos.ExecutorInfo_CUSTOM,
 		ExecutorID:  mesos.ExecutorID{Value: messages.ExecutorID},
@@ -87,7 +86,7 @@ func Executor(cfg Config, frameworkID string) *mesos.ExecutorInfo {
 		Name:        ptr("mesopod executor"),
 		Source:      ptr("mesopod"),
 		Command: &mesos.CommandInfo{
-			Shell: ptr(true), Value: &command,
+			Shell: ptr(true), Value: ptr("exec ./mesopod-keeper " + cfg.programs()),
 			URIs: []mesos.CommandInfo_URI{{Value: cfg.KeeperURI, Executable: ptr(true), Extract: ptr(false)}},
 		},
 		Resources: []mesos.Resource{
@@ -100,6 +99,36 @@ func Executor(cfg Config, frameworkID string) *mesos.ExecutorInfo {
 		info.Command.User = ptr(cfg.User)
 	}
 	return info
+}
+
+// Bundle is an archive of mesopod's programs that keepers bring into their host's cache.
+type Bundle struct {
+	// SHA256 names the archive; empty: agents have the programs in a folder.
+	SHA256 string
+	// Sources are where it can be had, the best first: folders on the agents and URLs of folders, in which its SHA-256 is
+	// its name.
+	Sources []string
+	// CacheDir is the cache, on the agents.
+	CacheDir string
+}
+
+func (b Bundle) message() *messages.Bundle {
+	if b.SHA256 == "" {
+		return nil
+	}
+	return &messages.Bundle{SHA256: b.SHA256, Sources: b.Sources}
+}
+
+// programs are the keeper's arguments that say what to run.
+func (c Config) programs() string {
+	if c.Bundle.SHA256 == "" {
+		return "--bundle-dir=" + quote(c.BundleDir)
+	}
+	words := []string{"--bundle=" + c.Bundle.SHA256}
+	for _, source := range c.Bundle.Sources {
+		words = append(words, "--bundle-source="+quote(source))
+	}
+	return strings.Join(append(words, "--bundle-cache="+quote(c.Bundle.CacheDir)), " ")
 }
 
 // ExecutorShare is the executor's share in whole amounts, rounded up.
