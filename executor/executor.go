@@ -17,7 +17,6 @@ import (
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/ledger"
 	"github.com/mesopod/mesopod/executor/store"
-	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
 // Executor is one executor. Make one with New.

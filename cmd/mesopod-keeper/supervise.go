@@ -21,6 +21,9 @@ const (
 // wrongConfiguration is the executor's exit code for one that it does not understand.
 const wrongConfiguration = 2
 
+// reconfigured is its exit code when it wants to be started again with another configuration: no fault, and no end.
+const reconfigured = 5
+
 // decidedCodes are the executor's ends that a restart would not mend: asked for, wrong flags or configuration, the
 // kubelet ended and all tasks were reported lost, the agent is lost for good; and our own.
 var decidedCodes = []int{0, wrongConfiguration, 3, 4, exitUnable}
@@ -90,7 +93,8 @@ func (s *supervisor) run() (int, error) {
 			tell("the executor runs on from %s, its pods run on", s.dir)
 			continue
 		}
-		if s.before.dir != "" && time.Since(began) < steadyLife && (!decided || status.ExitStatus() == wrongConfiguration) {
+		failed := !decided && status.ExitStatus() != reconfigured || status.ExitStatus() == wrongConfiguration
+		if failed && s.before.dir != "" && time.Since(began) < steadyLife {
 			tell("the executor of %s ended (%s) after %s: go back to %s", s.dir, why, time.Since(began).Round(time.Second), s.before)
 			s.dir, s.before, s.refused = s.before, folder{}, s.dir
 			continue

@@ -18,7 +18,7 @@ import (
 // The words in the command lines of the executor and of its keeper; the keeper's watchdog has other ones.
 const (
 	ExecutorWords = "/mesopod executor --config"
-	KeeperWords   = "mesopod-keeper --bundle-dir"
+	KeeperWords   = "mesopod-keeper --bundle"
 )
 
 // OfAgent is in the environment of the processes of an agent's executor alone, and of its keeper.

@@ -44,6 +44,9 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *bundle, *pods)
+	if err == nil {
+		err = cold(ctx, *bundle)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-start:", err)
@@ -175,6 +178,12 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 // startPod creates a pod, waits on a watch until it is Running, deletes it and waits until it is gone. It returns the
 // time from the create call to the event that shows it Running.
 func startPod(ctx context.Context, client kubernetes.Interface, name string) (time.Duration, error) {
+	return startPodOf(ctx, client, podNamed(name))
+}
+
+// startPodOf is startPod with a pod that is made already.
+func startPodOf(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (time.Duration, error) {
+	name := pod.Name
 	ctx, cancel := context.WithTimeout(ctx, podLimit)
 	defer cancel()
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -184,7 +193,7 @@ func startPod(ctx context.Context, client kubernetes.Interface, name string) (ti
 	}
 	defer watch.Stop()
 	began := time.Now()
-	if _, err := pods.Create(ctx, podNamed(name), metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return 0, err
 	}
 	took := time.Duration(0)
