@@ -81,13 +81,6 @@ func (h *Handler) Mint(holder Holder) (string, error) {
 	return h.tokens.Mint(h.deps.Now(), rand.Reader, holder)
 }
 
-// Revoke forgets the tokens of an agent whose executor has ended.
-func (h *Handler) Revoke(agentID string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tokens.Revoke(agentID)
-}
-
 // ServeHTTP answers a POST of messages.CredentialsRequest with messages.Credentials. What was refused, and why, is text.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {

@@ -69,15 +69,6 @@ func (t *Tokens) Redeem(now time.Time, token string, claim Holder, keys [sha256.
 	return nil
 }
 
-// Revoke forgets the tokens of an agent, as when its executor has ended.
-func (t *Tokens) Revoke(agentID string) {
-	for hash, i := range t.issued {
-		if i.holder.AgentID == agentID {
-			delete(t.issued, hash)
-		}
-	}
-}
-
 // Len is the number of tokens that are known.
 func (t *Tokens) Len() int { return len(t.issued) }
 
