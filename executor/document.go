@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang/glog"
@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// documentFile keeps the operator's document for the next executor, in the state folder.
-	documentFile = "executor-config.yaml"
 	// reconfiguredCode is the exit code after which the keeper starts us again, with another document. Pods run on.
 	reconfiguredCode = 5
 	// documentWait is how long one question for another document may take.
@@ -38,25 +36,26 @@ type follower struct {
 	// inUse is the configuration that was settled on, valid once settled is closed.
 	inUse   Config
 	settled chan struct{}
+	// trial tells that no kubelet has lived by the document yet. Any goroutine may look.
+	trial atomic.Bool
 	// tag is that of the document that was seen last.
 	tag string
 }
 
 // known is the configuration that an earlier executor of this agent lived by; false if there is none that is good.
 func (e *Executor) known() (Config, bool) {
-	text, err := os.ReadFile(filepath.Join(e.config.StateDir, documentFile))
-	if os.IsNotExist(err) {
+	text := e.documents().inUse()
+	if text == nil {
 		return Config{}, false
 	}
-	var config Config
-	if err == nil {
-		config, err = e.read(text)
-	}
+	config, err := e.read(text)
 	if err != nil {
 		glog.Errorf("ignore configuration kept of the scheduler err=%v", err)
 	}
 	return config, err == nil
 }
+
+func (e *Executor) documents() documents { return documents{e.config.StateDir} }
 
 // read checks a document as far as it can be before a kubelet lives by it.
 func (e *Executor) read(text []byte) (Config, error) {
@@ -147,27 +146,59 @@ func (f *follower) ask(ctx context.Context, access messages.Access) error {
 	}
 	f.tag = tag
 	config, err := f.e.read(text)
+	if err == nil && f.e.documents().refused(text) {
+		err = fmt.Errorf("no kubelet lived by it: %w", errdefs.ErrRefused)
+	}
 	if err != nil {
 		// Whoever wrote it finds this in our log, and the executor goes on as it is.
 		glog.Errorf("refuse configuration tag=%s err=%v", tag, err)
 		f.settle(ctx, f.e.config, "the scheduler's is refused")
 		return nil
 	}
-	if err := replaceFile(filepath.Join(f.e.config.StateDir, documentFile), text); err != nil {
-		return fmt.Errorf("keep configuration: %w", err)
-	}
+	return f.take(ctx, text, config)
+}
+
+// take lives by a document that is good, or has the next executor live by it.
+func (f *follower) take(ctx context.Context, text []byte, config Config) error {
 	select {
 	case <-f.settled:
 	default:
+		if err := f.e.documents().try(text, 1); err != nil {
+			return err
+		}
+		f.trial.Store(true)
 		f.settle(ctx, config, "from the scheduler")
 		return nil
 	}
 	if reflect.DeepEqual(config, f.inUse) {
-		return nil
+		return f.e.documents().keep(text)
+	}
+	if err := f.e.documents().try(text, 0); err != nil {
+		return err
 	}
 	f.e.put(ctx, message{exit: &core.Exit{Code: reconfiguredCode, Why: "the configuration has changed; pods run on"}})
 	<-ctx.Done()
 	return nil
+}
+
+// lives notes that the kubelet does.
+func (f *follower) lives() {
+	if f.trial.CompareAndSwap(true, false) {
+		if err := f.e.documents().good(); err != nil {
+			glog.Errorf("miss end of trial err=%v", err)
+		}
+	}
+}
+
+// ended tells what the end of the kubelet means: that of all tasks, or, if the document may be to blame, that the next
+// executor goes back to the one before.
+func (f *follower) ended(err error) message {
+	if f.trial.Load() {
+		if wrong := f.e.documents().fail(); wrong == nil {
+			return message{exit: &core.Exit{Code: reconfiguredCode, Why: fmt.Sprintf("back to the configuration before; pods run on: %v", err)}}
+		}
+	}
+	return message{event: core.KubeletEnded{Err: err}}
 }
 
 // replaceFile writes a file whole, 0600.

@@ -195,10 +195,15 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 	}
 	// Pods of before must not wait for the scheduler.
 	settled := len(s.known.Tasks())+len(s.known.Pods()) > 0
+	e.follower = &follower{e: e, settled: make(chan struct{})}
+	onTrial, err := e.documents().start()
+	if err != nil {
+		return err
+	}
+	e.follower.trial.Store(onTrial)
 	if kept, ok := e.known(); ok {
 		e.config, settled = kept, true
 	}
-	e.follower = &follower{e: e, settled: make(chan struct{})}
 	s.group.Go(func() error { return e.identity.run(life) })
 	s.group.Go(func() error {
 		if settled {
@@ -218,7 +223,7 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 	s.group.Go(func() error {
 		if err := e.runNode(life, agent); err != nil && life.Err() == nil {
 			glog.Errorf("end node node=%s err=%v", agent.Hostname, err)
-			e.post(life, core.KubeletEnded{Err: err})
+			e.put(life, e.follower.ended(err))
 		}
 		return nil
 	})

@@ -104,7 +104,12 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 		return err
 	}
 	e.put(ctx, message{kubelet: started})
-	poll := poller.New(poller.Config{Socket: kubelet.PodsSocket(rootDir)}, poller.Deps{Live: containers.Live, Post: e.post})
+	poll := poller.New(poller.Config{Socket: kubelet.PodsSocket(rootDir)}, poller.Deps{Live: containers.Live, Post: func(ctx context.Context, event core.Event) {
+		if _, ready := event.(core.KubeletReady); ready {
+			e.follower.lives()
+		}
+		e.post(ctx, event)
+	}})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return poll.Run(ctx) })
 	group.Go(func() error {

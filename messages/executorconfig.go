@@ -73,7 +73,9 @@ var kubeletFields = byField(map[string]string{
 	"the scheduler makes the Node and counts what is free on it": "registerNode registerWithTaints providerID maxPods podsPerCore systemReserved kubeReserved " +
 		"systemReservedCgroup kubeReservedCgroup reservedSystemCPUs reservedMemory qosReserved enforceNodeAllocatable",
 	"the container that Mesos made decides on it": "cgroupRoot cgroupsPerQOS cgroupDriver kubeletCgroups systemCgroups cpuCFSQuota failCgroupV1 failSwapOn memorySwap",
-	"it changes the machine, which is not ours":   "makeIPTablesUtilChains protectKernelDefaults shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority",
+	"CPUs and memory are Mesos' to divide": "cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy topologyManagerPolicy " +
+		"topologyManagerScope topologyManagerPolicyOptions",
+	"it changes the machine, which is not ours": "makeIPTablesUtilChains protectKernelDefaults shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority",
 })
 
 // byField turns reasons for lists of fields around.

@@ -42,8 +42,8 @@ func waitPidsLimit(t *testing.T, node string, want int64) {
 }
 
 // The executors' configuration is a document of the scheduler's. A change is taken over by a new executor, under the pods:
-// their containers are the same. What is wrong is refused by its place, and nobody restarts for it. An executor that comes
-// while the scheduler is away lives by what it had.
+// their containers are the same. What is wrong is refused by its place, and nobody restarts for it; what no kubelet starts
+// with is given up for what was before. An executor that comes while the scheduler is away lives by what it had.
 func TestConfiguration(t *testing.T) {
 	pod := running(t, "under", node1)
 	document, err := os.ReadFile(configFile())
@@ -85,6 +85,19 @@ func TestConfiguration(t *testing.T) {
 			return err
 		})
 	}
+
+	// What only the start of a kubelet can find wrong.
+	write("kubeletConfiguration: {podPidsLimit: 77, allowedUnsafeSysctls: [vm.swappiness]}\n")
+	stderr := filepath.Join(suite.Sandbox(t, node1), "stderr")
+	cluster.Eventually(t, "the executor to go back to the configuration before", func(context.Context) error {
+		log, err := os.ReadFile(stderr)
+		if err == nil && !strings.Contains(string(log), "no kubelet lived by it; the one before is used") {
+			err = errors.New("it does not say so")
+		}
+		return err
+	})
+	waitPidsLimit(t, node1, 4321)
+	suite.SameContainer(t, pod)
 
 	scheduler, err := suite.PartPID("", "scheduler --kubeconfig=")
 	if err != nil {
