@@ -139,6 +139,7 @@ func TestParseConfigFaults(t *testing.T) {
 		"kubeletPort":                  goodConfig + "kubeletPort: 70000\n",
 		"not be negative":              goodConfig + "suicideTimeout: -1s\n",
 		"clusterDNS":                   goodConfig + "clusterDNS: [x]\n",
+		"proxyMode":                    goodConfig + "proxyMode: ipvs\n",
 		"stateDir":                     strings.Replace(goodConfig, "/run/mesopod/a1", "here", 1),
 		"kubeletConfiguration.maxPods": goodConfig + "kubeletConfiguration: {maxPods: 1}\n",
 	} {

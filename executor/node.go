@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/golang/glog"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/kubelet"
 	"github.com/mesopod/mesopod/executor/poller"
+	"github.com/mesopod/mesopod/executor/proxy"
 	"github.com/mesopod/mesopod/executor/runtime"
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
@@ -41,6 +43,7 @@ func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
 	}
 	group, ctx := errgroup.WithContext(life)
 	group.Go(func() error { return containers.Run(ctx) })
+	group.Go(func() error { return e.runProxy(ctx, agent.Hostname, podCIDR) })
 	group.Go(func() error {
 		guardMemory(ctx, e.env.Cgroup, capacity.MemoryBytes, int64(share.MemMB)<<20)
 		return nil
@@ -121,6 +124,41 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 		}
 	})
 	return group.Wait()
+}
+
+// runProxy keeps the rules for Services until the context ends.
+func (e *Executor) runProxy(ctx context.Context, node, podCIDR string) error {
+	api, err := e.identity.first(ctx)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	config, err := e.follower.now(ctx)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	mode, err := proxy.Choose(proxy.Mode(config.ProxyMode))
+	if err != nil {
+		return err
+	}
+	if mode == proxy.ModeNone {
+		glog.Infof("start no service proxy reason=%q", "proxyMode is none")
+		return nil
+	}
+	services, err := proxy.New(proxy.Config{
+		Mode: mode, Node: node, NodeIP: config.NodeIP, PodCIDR: podCIDR, HealthPort: proxy.HealthPort,
+	}, api)
+	if err != nil {
+		return err
+	}
+	return services.Run(ctx)
+}
+
+// ignoreEnd is nil for what failed because the context ended.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // watchPods posts what the API server says about this node's pods until the context ends.

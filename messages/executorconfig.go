@@ -48,6 +48,9 @@ type ExecutorConfig struct {
 	// ClusterDNS and ClusterDomain are for pods' name resolution.
 	ClusterDNS    []string `json:"clusterDNS,omitempty"`
 	ClusterDomain string   `json:"clusterDomain,omitempty"`
+	// ProxyMode is how Services are made to work: nftables, iptables, or none where somebody else does it. Empty takes
+	// nftables where the program nft is, else iptables.
+	ProxyMode string `json:"proxyMode,omitempty"`
 	// KubeletConfiguration are fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that are passed on to the
 	// kubelet, but those in kubeletFields.
 	KubeletConfiguration json.RawMessage `json:"kubeletConfiguration,omitempty"`
@@ -133,6 +136,9 @@ func (c ExecutorConfig) Check() (faults []error) {
 		if _, err := netip.ParseAddr(server); err != nil {
 			fault("clusterDNS[%d] %q is not an address", i, server)
 		}
+	}
+	if !slices.Contains([]string{"", "nftables", "iptables", "none"}, c.ProxyMode) {
+		fault("proxyMode %q: want nftables, iptables or none", c.ProxyMode)
 	}
 	return append(faults, checkKubeletFields(c.KubeletConfiguration)...)
 }

@@ -1,7 +1,7 @@
 // Package controlplane runs etcd, kube-apiserver and kube-controller-manager,
 // all stock, inside this process: the control plane of local mode and of
 // tests. It exists because those must need nothing but our own binary. With
-// executor/kubelet and scheduler/kube it is one of the three packages that may
+// executor/kubelet, executor/proxy and scheduler/kube it is one of the four that may
 // import k8s.io/kubernetes; certificates alone come from package pki.
 //
 // Order of calls: [New] checks the configuration, reserves nothing and starts

@@ -3,6 +3,7 @@
 //
 //	GET /             a greeting with the host name (the pod's name)
 //	GET /healthz      200 while it serves
+//	GET /cluster      the pod's name at the API server, which is asked as programs in pods do
 //	GET /exit?code=N  ends the process with exit code N, 0 to 255
 //
 // SIGTERM and SIGINT let requests under way finish, then end it with code 0.
@@ -71,7 +72,7 @@ func run(ctx context.Context, listen, greeting string, out *os.File) (int, error
 	return code, err
 }
 
-// newHandler serves the three pages; the code that /exit asks for goes into exit, the first one only.
+// newHandler serves the pages; the code that /exit asks for goes into exit, the first one only.
 func newHandler(host, greeting string, exit chan<- int) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -79,6 +80,14 @@ func newHandler(host, greeting string, exit chan<- int) http.Handler {
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /cluster", func(w http.ResponseWriter, r *http.Request) {
+		name, err := askCluster(r.Context(), accountDir, os.Getenv)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		fmt.Fprintln(w, name)
 	})
 	mux.HandleFunc("GET /exit", func(w http.ResponseWriter, r *http.Request) {
 		code, err := strconv.ParseUint(r.FormValue("code"), 10, 8)
