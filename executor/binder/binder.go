@@ -91,8 +91,8 @@ func (b *Binder) Patch(ctx context.Context, t Target) (*corev1.Pod, error) {
 	return t.judge("patch", pod, nil)
 }
 
-// Delete deletes the pod unless another one has taken its name. A negative grace leaves the period to the pod. A pod
-// that is gone is no error. Errors: ErrRefused, ErrUnavailable.
+// Delete deletes the pod unless another one has taken its name. A negative grace leaves the period to the pod.
+// Errors: ErrNotFound for a pod that is gone, ErrRefused, ErrUnavailable.
 func (b *Binder) Delete(ctx context.Context, namespace, name string, uid types.UID, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -103,11 +103,15 @@ func (b *Binder) Delete(ctx context.Context, namespace, name string, uid types.U
 		options.GracePeriodSeconds = &seconds
 	}
 	err := b.pods.Pods(namespace).Delete(ctx, name, options)
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// A conflict is the UID precondition: the pod that was meant is gone.
+	if err == nil {
 		return nil
 	}
-	return Target{Namespace: namespace, Name: name, UID: uid}.explain("delete", err)
+	t := Target{Namespace: namespace, Name: name, UID: uid}
+	if apierrors.IsConflict(err) {
+		// The UID precondition is the only one that is sent: the pod that was meant is gone.
+		return t.fail("delete", errdefs.ErrNotFound, err)
+	}
+	return t.explain("delete", err)
 }
 
 // readBack asks what became of the pod after a write that succeeded (cause is nil) or conflicted.

@@ -187,7 +187,7 @@ func TestPatchRequest(t *testing.T) {
 	}
 }
 
-// EX-37, EX-79: deletion names the UID, rounds the grace up, and does not mind a pod that is gone.
+// EX-37, EX-79: deletion names the UID, rounds the grace up, and tells of a pod that is gone or has a successor of its name.
 func TestDelete(t *testing.T) {
 	for _, c := range []struct {
 		code  int
@@ -198,8 +198,8 @@ func TestDelete(t *testing.T) {
 		{200, -1, nil, nil},
 		{200, 0, nil, 0.0},
 		{200, 1500 * time.Millisecond, nil, 2.0},
-		{404, 0, nil, 0.0},
-		{409, 0, nil, 0.0},
+		{404, 0, errdefs.ErrNotFound, 0.0},
+		{409, 0, errdefs.ErrNotFound, 0.0},
 		{403, 0, errdefs.ErrRefused, 0.0},
 		{500, 0, errdefs.ErrUnavailable, 0.0},
 		{0, 0, errdefs.ErrUnavailable, 0.0},

@@ -61,7 +61,8 @@ type (
 	// PodsListed tells that all pods that this node has on the API server were delivered by PodChanged, and which they
 	// are. It comes once.
 	PodsListed struct{ UIDs []types.UID }
-	// DeleteFailed answers DeletePod with an error; errdefs.ErrNotFound is no failure and is not sent.
+	// DeleteFailed answers DeletePod with an error. errdefs.ErrNotFound tells that the pod is gone: a watch that began after
+	// its end never would.
 	DeleteFailed struct {
 		TaskID string
 		Err    error
