@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ The Mesos agent starts it by way of mesopod-keeper, with its variables (MESOS_*)
 }
 
 func runExecutor(cmd *cobra.Command, file string) error {
+	crashBySignal()
 	if err := cli.StartLogs(nil); err != nil {
 		return err
 	}
@@ -49,3 +51,7 @@ func runExecutor(cmd *cobra.Command, file string) error {
 	}
 	return coded(err)
 }
+
+// crashBySignal makes a panic end the process by SIGABRT, with the stacks of all goroutines in the log. By default Go ends it
+// with exit code 2, which is that of a wrong configuration and tells the keeper not to start the executor again (EX-124).
+func crashBySignal() { debug.SetTraceback("crash") }
