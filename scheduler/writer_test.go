@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
 
@@ -165,6 +166,28 @@ func TestTaintNode(t *testing.T) {
 	}
 	if _, err := w.write(t.Context(), core.TaintNode{Node: "gone", On: true}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("a node that is gone: got %v", err)
+	}
+}
+
+// EX-108: a conflict on the node is met by reading it anew; one that stays comes back as an error, which nobody dies of.
+func TestTaintNodeConflict(t *testing.T) {
+	for _, tc := range []struct {
+		conflicts int
+		ok        bool
+	}{{0, true}, {3, true}, {1000, false}} {
+		client := newAPIServer("37")
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), sized("a1", "1", nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		left := tc.conflicts
+		client.PrependReactor("update", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
+			left--
+			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("nodes"), "a1", errors.New("changed meanwhile"))
+		})
+		_, err := newWriter(client, nil).write(t.Context(), core.TaintNode{Node: "a1", On: true})
+		if (err == nil) != tc.ok || !tc.ok && !errors.Is(err, errdefs.ErrConflict) {
+			t.Errorf("%d conflicts: %v", tc.conflicts, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package agentconn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -183,7 +184,7 @@ func TestCheckpointOff(t *testing.T) {
 	}
 }
 
-// An agent that does not know us never will: 400 is not tried again.
+// An agent that does not know us never will: 400 is not tried again, and the sending ends too (EX-117), or TestMain would find it.
 func TestRefused(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden} {
 		a := newAgent(t, status(code))
@@ -244,6 +245,42 @@ func TestOtherEvents(t *testing.T) {
 }
 
 // A status that could not be sent breaks the subscription; the next one carries it (EX-118).
+// EX-113, EX-115, EX-119: statuses go out in the order in which they were sent, one after the other; nobody who sends one waits,
+// be the agent away or slow, and the end of the connection ends the sending.
+func TestOneQueue(t *testing.T) {
+	const count = 100
+	connect, answer := make(chan struct{}), make(chan struct{})
+	a := newAgent(t, func(s *stream) { s.until(connect); s.send(subscribed()); s.hold() })
+	a.updateStatus = func(*executor.Call) int { <-answer; return http.StatusAccepted }
+	o := run(t, a.url(), nil)
+	next(t, "subscription", a.subscribes)
+	id := func(n int) string { return fmt.Sprintf("t%03d", n) }
+	for n := range count {
+		o.conn.Send(starting(id(n))) // not subscribed yet
+	}
+	close(connect)
+	o.expect(core.Connected{TaskKilling: true})
+	first := next(t, "update", a.updates)
+	for n := count; n < 2*count; n++ {
+		o.conn.Send(starting(id(n))) // the agent has the first one in its hands
+	}
+	select {
+	case second := <-a.updates:
+		t.Fatalf("%v was sent before %v was answered", second, first)
+	default:
+	}
+	close(answer)
+	for n := range 2 * count {
+		call := first
+		if n > 0 {
+			call = next(t, "update", a.updates)
+		}
+		if got := call.Update.Status.TaskID.Value; got != id(n) {
+			t.Fatalf("update %d is of %s", n, got)
+		}
+	}
+}
+
 func TestFailedSendReconnects(t *testing.T) {
 	for _, code := range []int{http.StatusServiceUnavailable, http.StatusForbidden} {
 		a := newAgent(t, func(s *stream) { s.send(subscribed()); s.hold() })

@@ -36,7 +36,10 @@ type kubelet struct {
 	pods    []*corev1.Pod
 	live    []*corev1.Pod
 	liveErr error
-	changes chan *podsapi.WatchPodsEvent
+	listErr error
+	// slow, when set, holds Live up until it is closed; asked tells of each call.
+	slow, asked chan struct{}
+	changes     chan *podsapi.WatchPodsEvent
 }
 
 func (k *kubelet) set(change func()) {
@@ -57,6 +60,9 @@ func (k *kubelet) ListPods(context.Context, *podsapi.ListPodsRequest) (*podsapi.
 	defer k.mu.Unlock()
 	if err := k.check(); err != nil {
 		return nil, err
+	}
+	if k.listErr != nil {
+		return nil, k.listErr
 	}
 	answer := &podsapi.ListPodsResponse{}
 	for _, pod := range k.pods {
@@ -95,7 +101,18 @@ func encode(pod *corev1.Pod) []byte {
 	return data
 }
 
-func (k *kubelet) Live(context.Context) ([]*corev1.Pod, error) {
+func (k *kubelet) Live(ctx context.Context) ([]*corev1.Pod, error) {
+	k.mu.Lock()
+	slow := k.slow
+	k.mu.Unlock()
+	if slow != nil {
+		k.asked <- struct{}{}
+		select {
+		case <-slow:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.live, k.liveErr
@@ -229,4 +246,35 @@ func TestRuntimeAway(t *testing.T) {
 			t.Fatal("no change came")
 		}
 	}
+}
+
+// EX-43, EX-49: a list that fails is no status, and is asked for again.
+func TestAsksAgain(t *testing.T) {
+	k := &kubelet{ready: true, listErr: status.Error(codes.Internal, "no"), changes: make(chan *podsapi.WatchPodsEvent, 10)}
+	events := start(t, k)
+	// The watch works meanwhile, so the lists fail and do not merely come late.
+	k.changes <- &podsapi.WatchPodsEvent{Type: podsapi.EventType_ADDED, Pod: encode(pod("a", corev1.PodPending))}
+	until(t, events, func(core.KubeletPod) bool { return true })
+	k.set(func() { k.listErr = nil; k.pods = []*corev1.Pod{pod("a", corev1.PodRunning)} })
+	until(t, events, func(e core.KubeletPods) bool {
+		if phases(e.Pods)["a"] != corev1.PodRunning {
+			t.Errorf("a list from before: %v", e.Pods)
+		}
+		return true
+	})
+}
+
+// EX-67: a status call that hangs holds nothing up: changes come on.
+func TestSlowList(t *testing.T) {
+	k := &kubelet{ready: true, slow: make(chan struct{}), asked: make(chan struct{}, 100), changes: make(chan *podsapi.WatchPodsEvent, 10)}
+	events := start(t, k)
+	<-k.asked
+	for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded} {
+		k.changes <- &podsapi.WatchPodsEvent{Type: podsapi.EventType_MODIFIED, Pod: encode(pod("a", phase))}
+		until(t, events, func(e core.KubeletPod) bool { return e.Pod.Status.Phase == phase })
+	}
+	slow := k.slow
+	k.set(func() { k.slow = nil })
+	close(slow)
+	until(t, events, func(core.KubeletPods) bool { return true })
 }

@@ -16,7 +16,7 @@ import (
 
 var cfg = nodes.Config{Executor: messages.Resources{CPUs: 0.5, MemMB: 256}, Arch: "amd64", MaxPods: 110}
 
-// TestDesired proves EX-105 and EX-107: labels from attributes and fault domain, size less the executor's share.
+// TestDesired proves EX-105, EX-106 and EX-107: labels from attributes and fault domain, size less the executor's share.
 func TestDesired(t *testing.T) {
 	node, notes, err := nodes.Desired(nodes.Agent{
 		ID: "A1", Hostname: "a1.example", Total: messages.Resources{CPUs: 4, MemMB: 4096, DiskMB: 1000},
