@@ -244,7 +244,6 @@ func TestOtherEvents(t *testing.T) {
 		core.Message{Data: []byte("kamikaze")}, core.Disconnected{}, core.Connected{TaskKilling: true})
 }
 
-// A status that could not be sent breaks the subscription; the next one carries it (EX-118).
 // EX-113, EX-115, EX-119: statuses go out in the order in which they were sent, one after the other; nobody who sends one waits,
 // be the agent away or slow, and the end of the connection ends the sending.
 func TestOneQueue(t *testing.T) {
@@ -281,6 +280,7 @@ func TestOneQueue(t *testing.T) {
 	}
 }
 
+// A status that could not be sent breaks the subscription; the next one carries it (EX-118).
 func TestFailedSendReconnects(t *testing.T) {
 	for _, code := range []int{http.StatusServiceUnavailable, http.StatusForbidden} {
 		a := newAgent(t, func(s *stream) { s.send(subscribed()); s.hold() })
