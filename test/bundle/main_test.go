@@ -71,4 +71,3 @@ func prepare() error {
 func serve(digest bundle.Digest) error {
 	return errors.Join(os.Symlink(string(digest), current+".new"), os.Rename(current+".new", current))
 }
-
