@@ -104,7 +104,9 @@ func TestUpgrade(t *testing.T) {
 		}
 		return err
 	})
-	fourth, _ := start(t, "after", node1)
+	// The executor runs but may not be subscribed yet: a launch that comes before is dropped by the agent, and made again.
+	suite.Create(t, cluster.OnNode(cluster.NewPod("after", steady), node1))
+	fourth := suite.WaitPhase(t, "after", corev1.PodRunning)
 	for _, pod := range []*corev1.Pod{first, second, third, fourth} {
 		suite.SameContainer(t, pod)
 	}
