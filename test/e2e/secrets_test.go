@@ -140,6 +140,17 @@ func needles(t *testing.T) []needle {
 	return all
 }
 
+// accessNeedles are what the access in a launch envelope looks like, token and all, as it is and in base64.
+func accessNeedles() []needle {
+	const what, mark = "the access of a launch", `"keySHA256":"`
+	all := []needle{{what, []byte(mark)}}
+	for before := range 3 { // where it begins decides on the letters
+		text := base64.StdEncoding.EncodeToString([]byte("xx"[:before] + mark))
+		all = append(all, needle{what + " in base64", []byte(text[4 : len(text)-4])})
+	}
+	return all
+}
+
 // search tells which needles are in the text.
 func search(all []needle, text []byte) (found []string) {
 	for _, n := range all {
@@ -177,6 +188,7 @@ func TestNoSecrets(t *testing.T) {
 
 	all := append(needles(t), needle{"the pod's secret", []byte(value)}, needle{"the pod's secret in base64",
 		[]byte(base64.StdEncoding.EncodeToString([]byte(value))[:18])})
+	all = append(all, accessNeedles()...)
 	// The search finds them where they are.
 	known, err := os.ReadFile(filepath.Join(filepath.Dir(executorKubeconfig()), "executor.pem"))
 	if err != nil || len(search(all, known)) < 2 {
