@@ -157,5 +157,12 @@ func checkKubeletFields(section json.RawMessage) (faults []error) {
 			faults = append(faults, fmt.Errorf("kubeletConfiguration.%s is not to be set: %s", name, why))
 		}
 	}
+	const memory = "memory.available"
+	for _, name := range []string{"evictionHard", "evictionSoft"} {
+		var thresholds map[string]json.RawMessage
+		if json.Unmarshal(fields[name], &thresholds) == nil && thresholds[memory] != nil {
+			faults = append(faults, fmt.Errorf("kubeletConfiguration.%s.%s is not to be set: the kubelet would take the limit of all pods, which follows what Mesos gave them, for the machine's", name, memory))
+		}
+	}
 	return faults
 }

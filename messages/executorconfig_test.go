@@ -24,7 +24,7 @@ func TestExecutorConfig(t *testing.T) {
 	c, err = messages.ParseExecutorConfig([]byte(documentHead + `launchGracePeriod: 0s
 suicideTimeout: 0s
 clusterDNS: [10.0.0.10]
-kubeletConfiguration: {evictionHard: {memory.available: 5%}, podPidsLimit: 100}
+kubeletConfiguration: {evictionHard: {nodefs.available: 5%}, podPidsLimit: 100}
 `))
 	if err != nil || c.LaunchGracePeriod.Duration != 0 || c.SuicideTimeout.Duration != 0 || !strings.Contains(string(c.KubeletConfiguration), `"podPidsLimit":100`) {
 		t.Errorf("%v, %+v", err, c)
@@ -43,10 +43,11 @@ func TestExecutorConfigFaults(t *testing.T) {
 		documentHead + "suicideTimeout: -1s": {"must not be negative"},
 		documentHead + "clusterDNS: [10.0.0.1, x]\nkubeletConfiguration: {cgroupRoot: /, maxPods: 7, podPidsLimit: 9}": {
 			`clusterDNS[1] "x"`, "kubeletConfiguration.cgroupRoot is not to be set: the container that Mesos made", "kubeletConfiguration.maxPods"},
-		documentHead + "kubeletConfiguration: [1]":              {"kubeletConfiguration is no object"},
-		documentHead + "kubeletConfiguration: {clusterDNS: []}": {"of the document itself"},
-		strings.Replace(documentHead, "v1alpha1", "v2", 1):      {`not "mesopod.io/v2"`},
-		documentHead + "# " + strings.Repeat("x", 1<<20):        {"at most"},
+		documentHead + "kubeletConfiguration: {evictionSoft: {memory.available: 1Gi}}": {"kubeletConfiguration.evictionSoft.memory.available is not to be set"},
+		documentHead + "kubeletConfiguration: [1]":                                     {"kubeletConfiguration is no object"},
+		documentHead + "kubeletConfiguration: {clusterDNS: []}":                        {"of the document itself"},
+		strings.Replace(documentHead, "v1alpha1", "v2", 1):                             {`not "mesopod.io/v2"`},
+		documentHead + "# " + strings.Repeat("x", 1<<20):                               {"at most"},
 	} {
 		_, err := messages.ParseExecutorConfig([]byte(text))
 		if !errors.Is(err, errdefs.ErrInvalid) {

@@ -69,12 +69,12 @@ func TestConfigurationIsValidUpstream(t *testing.T) {
 // An operator's section wins over our defaults, keeps the rest, and is refused for what upstream would refuse.
 func TestSection(t *testing.T) {
 	c := config()
-	c.Section = []byte(`{"podPidsLimit":77,"evictionHard":{"memory.available":"5%"},"containerLogMaxSize":"1Mi"}`)
+	c.Section = []byte(`{"podPidsLimit":77,"evictionHard":{"nodefs.available":"5%"},"containerLogMaxSize":"1Mi"}`)
 	k, err := c.configuration()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.PodPidsLimit != 77 || k.ContainerLogMaxSize != "1Mi" || k.EvictionHard["memory.available"] != "5%" || k.EvictionHard["nodefs.available"] != "1%" ||
+	if k.PodPidsLimit != 77 || k.ContainerLogMaxSize != "1Mi" || k.EvictionHard["nodefs.available"] != "5%" || k.EvictionHard["imagefs.available"] != "1%" ||
 		k.CgroupRoot != "/mesos/c1" || k.MaxPods != 110 {
 		t.Errorf("configuration %+v", k)
 	}
