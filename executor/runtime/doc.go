@@ -2,7 +2,7 @@
 // and a CNI bridge, all below one state folder. Nothing of another containerd on the machine is seen or touched.
 //
 // Order of calls: New, Run in a goroutine of the caller's group, wait for Ready, then Import and Live. Run starts
-// containerd, starts it again when it dies (containers live on in their shims), and ends it when its context ends, so
+// containerd, starts it again when it dies or is silent for long (containers live on in their shims), and ends it when its context ends, so
 // whoever cancels has ended the pods before. Run owns all goroutines.
 //
 // The state folder stays between executors of one agent: images need no second import and what an executor left

@@ -24,6 +24,7 @@ type Runtime struct {
 	conn   *grpc.ClientConn
 	cri    cri.RuntimeServiceClient
 
+	patience  patience
 	readyOnce sync.Once
 	ready     chan struct{}
 }
@@ -52,7 +53,7 @@ func New(config Config) (*Runtime, error) {
 		return nil, fmt.Errorf("connect to containerd: %w", err)
 	}
 	return &Runtime{
-		config: config, host: detect(), conn: conn, cri: cri.NewRuntimeServiceClient(conn), ready: make(chan struct{}),
+		config: config, host: detect(), conn: conn, cri: cri.NewRuntimeServiceClient(conn), ready: make(chan struct{}), patience: defaultPatience,
 	}, nil
 }
 
@@ -120,7 +121,8 @@ func (r *Runtime) live(ctx context.Context) error {
 	glog.Infof("start containerd pid=%d socket=%s", command.Process.Pid, r.config.socket())
 	alive, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
-	waiting.Go(func() { r.awaitReady(alive) })
+	var hung error
+	waiting.Go(func() { hung = r.attend(alive, command.Process) })
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	select {
@@ -132,6 +134,9 @@ func (r *Runtime) live(ctx context.Context) error {
 	waiting.Wait()
 	if err == nil {
 		err = errors.New("exit status 0")
+	}
+	if hung != nil {
+		err = hung
 	}
 	return fmt.Errorf("containerd ended: %w", err)
 }
@@ -152,29 +157,6 @@ func stop(process *os.Process, ended <-chan error) error {
 			glog.Warningf("kill containerd pid=%d err=%v", process.Pid, err)
 		}
 		return <-ended
-	}
-}
-
-// awaitReady closes ready once containerd's CRI service answers.
-func (r *Runtime) awaitReady(ctx context.Context) {
-	ticker := time.NewTicker(bootPoll)
-	defer ticker.Stop()
-	for {
-		call, cancel := context.WithTimeout(ctx, time.Second)
-		version, err := r.cri.Version(call, &cri.VersionRequest{})
-		cancel()
-		if err == nil {
-			r.readyOnce.Do(func() {
-				glog.Infof("containerd answers version=%s", version.RuntimeVersion)
-				close(r.ready)
-			})
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 	}
 }
 
