@@ -20,11 +20,11 @@ export MESOPOD_MESOS  := $(CURDIR)/$(MESOS)
 
 RUNTIME := $(addprefix $(BUNDLE)/,containerd containerd-shim-runc-v2 ctr runc \
 	cni/bridge cni/host-local cni/loopback cni/portmap)
-IMAGES  := $(addprefix $(BUNDLE)/images/,pause.tar busybox.tar web.tar)
+IMAGES  := $(addprefix $(BUNDLE)/images/,pause.tar busybox.tar web.tar dns.tar)
 
 RUNTIME_SOURCES := $(addprefix contrib/runtime/,build.sh go.mod go.sum)
 IMAGE_SOURCES   := $(filter-out %_test.go,$(wildcard contrib/images/* contrib/images/*/* cmd/mesopod-image/*.go))
-IMAGE_SOURCES   := $(filter-out contrib/images/pause contrib/images/web,$(IMAGE_SOURCES))
+IMAGE_SOURCES   := $(filter-out contrib/images/pause contrib/images/web contrib/images/dns,$(IMAGE_SOURCES))
 
 .PHONY: help
 help: ## list the targets

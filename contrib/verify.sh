@@ -3,7 +3,7 @@
 # the programs link and under which licences, and the files that go generate writes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for module in . contrib/runtime contrib/lint; do
+for module in . contrib/runtime contrib/images/dns contrib/lint; do
   echo "    go mod tidy -diff in $module"
   (cd "$module" && go mod tidy -diff) || { echo "verify: run go mod tidy in $module" >&2; exit 1; }
 done

@@ -3,6 +3,7 @@
 #   pause.tar    mesopod.local/pause:1     the sandbox of every pod
 #   busybox.tar  mesopod.local/busybox:1   Debian's static busybox with all its commands, for the demo and the tests
 #   web.tar      mesopod.local/web:1       the demo's web server (web/)
+#   dns.tar      mesopod.local/dns:1       the cluster's DNS server, CoreDNS from its Go module (dns/); over a minute when cold
 #
 # usage: build.sh FOLDER
 set -euo pipefail
@@ -40,5 +41,8 @@ done < <("$busybox" --list)
 base=(--add "$here/passwd:/etc/passwd" --add "$here/group:/etc/group" --dir /tmp:1777 --dir /root:0700)
 image busybox --add "$busybox:/bin/busybox:0755" "${commands[@]}" "${base[@]}" \
   --env PATH=/bin:/sbin:/usr/bin:/usr/sbin --cmd sh
+
+(cd "$here/dns" && go build -buildvcs=false -trimpath -ldflags '-s -w' -o "$work/coredns" .)
+image dns --add "$work/coredns:/coredns" "${base[@]}" --entrypoint /coredns
 
 image web --add "$work/web:/web" "${base[@]}" --entrypoint /web

@@ -25,3 +25,16 @@ var Policies []byte
 //
 //go:embed other-scheduler.yaml
 var OtherScheduler []byte
+
+// DNS is dns.yaml: the cluster's DNS server, at DNSAddress.
+//
+//go:embed dns.yaml
+var DNS []byte
+
+const (
+	// DNSAddress is the cluster IP in dns.yaml.
+	DNSAddress = "10.96.0.10"
+	// DNSUpstream is the line in dns.yaml by which names outside of the cluster go to the host's name servers. On a host
+	// without any the server would not start with it.
+	DNSUpstream = "forward . /etc/resolv.conf"
+)

@@ -27,6 +27,7 @@ type program struct {
 var programs = []program{
 	{title: "mesopod and mesopod-keeper", dir: ".", packages: []string{"./cmd/mesopod", "./cmd/mesopod-keeper"}, cgo: "0"},
 	{title: "containerd, its shim and ctr, runc, CNI plugins", dir: "contrib/runtime", packages: []string{"tool"}, tags: "seccomp,netgo,osusergo", cgo: "1"},
+	{title: "the DNS server in the image dns", dir: "contrib/images/dns", packages: []string{"."}, cgo: "0"},
 }
 
 const head = `# Third-party software

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/internal/resolvconf"
 	"github.com/mesopod/mesopod/messages"
 )
 
@@ -54,9 +54,6 @@ type Config struct {
 
 // maxSocketPath is the longest path that fits into a Unix socket address, with its ending zero byte.
 const maxSocketPath = 107
-
-// resolvConf is the name server file that pods with DNS policy Default inherit.
-const resolvConf = "/etc/resolv.conf"
 
 func (c Config) validate() error {
 	var faults []error
@@ -119,10 +116,7 @@ func (c Config) configuration() (*kubeletconfig.KubeletConfiguration, error) {
 	k.PodLogsDir = c.PodLogsDir
 	k.VolumePluginDir = filepath.Join(c.RootDir, "volume-plugins")
 	k.ClusterDNS, k.ClusterDomain = c.ClusterDNS, c.ClusterDomain
-	if _, err := os.Stat(resolvConf); err != nil {
-		// Every pod would fail on a file that the agent's container does not have.
-		k.ResolverConfig = ""
-	}
+	k.ResolverConfig = resolvconf.File()
 	k.MaxPods = 110
 	k.NodeStatusUpdateFrequency = metav1.Duration{Duration: 5 * time.Second}
 

@@ -61,6 +61,8 @@ type Config struct {
 	// PodCIDR is the range from which nodes get their /24 (IPv4) or /64 (IPv6)
 	// of pod addresses; empty switches this off.
 	PodCIDR string
+	// Manifests are applied once our own roles and policies are there; their pods start when there is a node.
+	Manifests []Manifest
 	// Durable makes etcd flush every write to disk. Without it a machine crash
 	// may lose data, a process crash does not, and writes are faster.
 	Durable bool
@@ -68,6 +70,14 @@ type Config struct {
 	// "kube-apiserver", "kube-controller-manager". It may be nil; it is called
 	// from Run's goroutine and should return at once.
 	Phase func(name string, took time.Duration)
+}
+
+// Manifest is a file of Kubernetes objects, of kinds that ours have too.
+type Manifest struct {
+	// Name is for errors.
+	Name string
+	// Data is YAML documents.
+	Data []byte
 }
 
 // DefaultServiceCIDR is used when Config names no range for services.

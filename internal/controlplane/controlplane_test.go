@@ -100,6 +100,7 @@ func TestManifestKindsAreKnown(t *testing.T) {
 		"rbac.yaml":            {manifests.RBAC, 10},
 		"policies.yaml":        {manifests.Policies, 4},
 		"other-scheduler.yaml": {manifests.OtherScheduler, 2},
+		"dns.yaml":             {manifests.DNS, 6},
 	} {
 		objects, err := decode(file.data)
 		if err != nil {

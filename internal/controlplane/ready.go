@@ -116,6 +116,10 @@ func (a *admin) controllersReady(ctx context.Context) error {
 // that the start need not wait for discovery.
 var resources = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Namespace"}:                                                               "namespaces",
+	{Version: "v1", Kind: "ServiceAccount"}:                                                          "serviceaccounts",
+	{Version: "v1", Kind: "ConfigMap"}:                                                               "configmaps",
+	{Version: "v1", Kind: "Service"}:                                                                 "services",
+	{Group: "apps", Version: "v1", Kind: "Deployment"}:                                               "deployments",
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}:                         "clusterroles",
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"}:                  "clusterrolebindings",
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}:                                "roles",
@@ -127,8 +131,12 @@ var resources = map[schema.GroupVersionKind]string{
 }
 
 // applyManifests applies what an operator would apply by hand.
-func (a *admin) applyManifests(ctx context.Context) error {
-	return errors.Join(a.applyFile(ctx, "rbac.yaml", manifests.RBAC), a.applyFile(ctx, "policies.yaml", manifests.Policies))
+func (a *admin) applyManifests(ctx context.Context, more []Manifest) error {
+	errs := []error{a.applyFile(ctx, "rbac.yaml", manifests.RBAC), a.applyFile(ctx, "policies.yaml", manifests.Policies)}
+	for _, one := range more {
+		errs = append(errs, a.applyFile(ctx, one.Name, one.Data))
+	}
+	return errors.Join(errs...)
 }
 
 // applyFile applies a file of contrib/manifests.

@@ -143,7 +143,7 @@ func (p *Plane) start(ctx context.Context, listener net.Listener, parts *[]*part
 		return err
 	}
 	return launch("kube-controller-manager", p.manager.run, func(ctx context.Context) error {
-		if err := admin.applyManifests(ctx); err != nil {
+		if err := admin.applyManifests(ctx, p.cfg.Manifests); err != nil {
 			return err
 		}
 		// In this order, so that the two waits overlap.

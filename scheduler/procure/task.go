@@ -1,6 +1,7 @@
 package procure
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -65,7 +66,7 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 		Resources: resources(l.Need),
 		Executor:  l.Executor,
 		Labels:    labels(&pod),
-		Discovery: &mesos.DiscoveryInfo{Visibility: mesos.CLUSTER, Name: &name},
+		Discovery: discovery(name, &pod),
 		Data:      data,
 	}
 	if task.Executor == nil {
@@ -182,6 +183,25 @@ func allocation() *mesos.Resource_AllocationInfo {
 
 // round keeps the three decimals that Mesos keeps.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// discovery tells Mesos-DNS and its like the pod's name and its ports, which answer on the pod's own address.
+func discovery(name string, pod *corev1.Pod) *mesos.DiscoveryInfo {
+	info := &mesos.DiscoveryInfo{Visibility: mesos.CLUSTER, Name: &name}
+	var ports []mesos.Port
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			one := mesos.Port{Number: uint32(port.ContainerPort), Protocol: ptr(strings.ToLower(string(cmp.Or(port.Protocol, corev1.ProtocolTCP))))}
+			if port.Name != "" {
+				one.Name = ptr(port.Name)
+			}
+			ports = append(ports, one)
+		}
+	}
+	if len(ports) > 0 {
+		info.Ports = &mesos.Ports{Ports: ports}
+	}
+	return info
+}
 
 // labels tell an operator in Mesos' UI whose task it is: namespace, pod, uid, owner, and the pod's app labels.
 func labels(pod *corev1.Pod) *mesos.Labels {

@@ -45,6 +45,8 @@ type Options struct {
 	AgentFlags []string
 	// Flags are further flags of `mesopod local`.
 	Flags []string
+	// DNS runs the cluster's DNS server, as a pod from the start on.
+	DNS bool
 	// Quiet keeps what `mesopod local` prints from standard output.
 	Quiet bool
 }
@@ -111,7 +113,7 @@ func (c *Cluster) AgentURL(node string) string {
 // Start starts the cluster and waits until it is ready. After an error nothing of it runs.
 func (c *Cluster) Start() error {
 	args := []string{"local", "--state-dir", c.StateDir, "--bundle-dir", BundleDir(), "--mesos-dir", MesosDir(),
-		"--agents", strconv.Itoa(c.Agents), "-v=1"}
+		"--agents", strconv.Itoa(c.Agents), "--dns=" + strconv.FormatBool(c.DNS), "-v=1"}
 	for name, value := range map[string]string{"--launcher": c.Launcher, "--agent-resources": c.AgentResources} {
 		if value != "" {
 			args = append(args, name, value)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mesopod/mesopod/contrib/manifests"
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 )
@@ -70,6 +71,9 @@ func (l layout) executorVariables(a agent) map[string]string {
 func writeExecutorConfig(l layout) error {
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nkubeletPort: %d\nsuicideTimeout: %s\n",
 		messages.ExecutorConfigAPIVersion, messages.ExecutorConfigKind, kubeletPort, idleLife)
+	if l.DNS {
+		text += fmt.Sprintf("clusterDNS: [%s]\n", manifests.DNSAddress)
+	}
 	if err := writeFile(l.executorConfig(), []byte(text)); err != nil {
 		return fmt.Errorf("configure executors: %w", err)
 	}

@@ -34,7 +34,7 @@ var tools = map[string]string{
 // bundleFiles are the files that a bundle must have.
 var bundleFiles = []string{
 	"mesopod", "mesopod-keeper", "containerd", "ctr", "containerd-shim-runc-v2", "runc",
-	"cni/bridge", "cni/host-local", "cni/loopback", "cni/portmap", "images/pause.tar",
+	"cni/bridge", "cni/host-local", "cni/loopback", "cni/portmap", "images/pause.tar", "images/dns.tar",
 }
 
 // mesosFiles are the files that an installed Mesos must have.

@@ -37,6 +37,8 @@ type Config struct {
 	AgentFlags []string
 	// SchedulerFlags are further flags of the scheduler, each NAME=VALUE without the dashes; they win over ours.
 	SchedulerFlags []string
+	// DNS runs the cluster's DNS server, and has pods use it.
+	DNS bool
 	// Address is where the API server listens when Mesos runs elsewhere; nil takes the one that leads to the master.
 	Address net.IP
 	// ChildArgs are put before the flags of each child that is mesopod itself: log flags.

@@ -172,9 +172,11 @@ func (c *cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.plane, err = controlplane.New(controlplane.Config{
-		Dir: c.control(), Address: c.api, Port: apiPort, Phase: c.tell.phase,
-	}); err != nil {
+	plane := controlplane.Config{Dir: c.control(), Address: c.api, Port: apiPort, Phase: c.tell.phase}
+	if c.DNS {
+		plane.Manifests = append(plane.Manifests, dnsManifest())
+	}
+	if c.plane, err = controlplane.New(plane); err != nil {
 		return err
 	}
 	// Control plane and Mesos know nothing of each other, so they start side by side.

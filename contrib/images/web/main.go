@@ -4,7 +4,10 @@
 //	GET /             a greeting with the host name (the pod's name)
 //	GET /healthz      200 while it serves
 //	GET /cluster      the pod's name at the API server, which is asked as programs in pods do
+//	GET /lookup?name=N  the addresses of a name, one a line, in order
 //	GET /exit?code=N  ends the process with exit code N, 0 to 255
+//
+// With --ask=URL it serves nothing and asks instead, again and again: see ask.
 //
 // SIGTERM and SIGINT let requests under way finish, then end it with code 0.
 package main
@@ -18,7 +21,9 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -29,8 +34,15 @@ const shutdownGrace = 10 * time.Second
 func main() {
 	listen := flag.String("listen", ":8080", "the address to serve on")
 	greeting := flag.String("greeting", "hello from", "what / says before the host name")
+	question := flag.String("ask", "", "a URL to ask again and again, instead of serving")
+	every := flag.Duration("every", 50*time.Millisecond, "the pause between two questions")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	if *question != "" {
+		code := askOnly(ctx, *question, *every)
+		stop()
+		os.Exit(code)
+	}
 	code, err := run(ctx, *listen, *greeting, os.Stdout)
 	stop()
 	if err != nil {
@@ -88,6 +100,15 @@ func newHandler(host, greeting string, exit chan<- int) http.Handler {
 			return
 		}
 		fmt.Fprintln(w, name)
+	})
+	mux.HandleFunc("GET /lookup", func(w http.ResponseWriter, r *http.Request) {
+		addresses, err := net.DefaultResolver.LookupHost(r.Context(), r.FormValue("name"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		slices.Sort(addresses)
+		fmt.Fprintln(w, strings.Join(addresses, "\n"))
 	})
 	mux.HandleFunc("GET /exit", func(w http.ResponseWriter, r *http.Request) {
 		code, err := strconv.ParseUint(r.FormValue("code"), 10, 8)

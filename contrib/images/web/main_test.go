@@ -20,6 +20,8 @@ func TestHandler(t *testing.T) {
 		{"/", http.StatusOK, "hello from web-0\n"},
 		{"/healthz", http.StatusOK, "ok\n"},
 		{"/cluster", http.StatusBadGateway, ""}, // not in a pod
+		{"/lookup?name=127.0.0.1", http.StatusOK, "127.0.0.1\n"},
+		{"/lookup?name=", http.StatusNotFound, ""},
 		{"/other", http.StatusNotFound, ""},
 		{"/exit", http.StatusBadRequest, "code: want a number from 0 to 255\n"},
 		{"/exit?code=256", http.StatusBadRequest, "code: want a number from 0 to 255\n"},
