@@ -75,7 +75,7 @@ func New(config Config, env Env) (*Executor, error) {
 		return nil, err
 	}
 	if config.Kubeconfig != "" {
-		if _, err := newAPIClient(config.Kubeconfig); err != nil {
+		if _, err := newAPIClient(config.Kubeconfig, config.KubeletKubeconfig); err != nil {
 			return nil, err
 		}
 	}

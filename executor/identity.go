@@ -49,6 +49,9 @@ type files struct{ kubeconfig, kubeletKubeconfig, clientCA, servingCert, serving
 type apiClient struct {
 	kubernetes.Interface
 	binder *binder.Binder
+	// evictor has the kubelet's identity: an eviction names no node, so it is the API server's NodeRestriction that holds it to
+	// the pods of this one.
+	evictor *binder.Binder
 }
 
 // newIdentity takes over what there is. With files of the operator's it tells at once what is wrong with them.
@@ -57,7 +60,7 @@ func newIdentity(config Config, env Env, node string) (*identity, error) {
 		kubeconfig: config.Kubeconfig, kubeletKubeconfig: config.KubeletKubeconfig, clientCA: config.ClientCAFile,
 		servingCert: config.TLSCertFile, servingKey: config.TLSPrivateKeyFile,
 	}}
-	i.client = sync.OnceValues(func() (*apiClient, error) { return newAPIClient(i.files.kubeconfig) })
+	i.client = sync.OnceValues(func() (*apiClient, error) { return newAPIClient(i.files.kubeconfig, i.files.kubeletKubeconfig) })
 	if config.Kubeconfig != "" {
 		return i, nil
 	}
@@ -81,17 +84,29 @@ func newIdentity(config Config, env Env, node string) (*identity, error) {
 	return i, nil
 }
 
-func newAPIClient(kubeconfig string) (*apiClient, error) {
+func newAPIClient(kubeconfig, kubeletKubeconfig string) (*apiClient, error) {
+	own, err := newClient("executor", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := newClient("kubelet", kubeletKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return &apiClient{Interface: own, binder: binder.New(own.CoreV1()), evictor: binder.New(kubelet.CoreV1())}, nil
+}
+
+func newClient(whose, kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("executor kubeconfig %s: %w: %w", kubeconfig, errdefs.ErrInvalid, err)
+		return nil, fmt.Errorf("%s kubeconfig %s: %w: %w", whose, kubeconfig, errdefs.ErrInvalid, err)
 	}
 	config.QPS, config.Burst, config.UserAgent = clientQPS, clientBurst, "mesopod-executor"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("executor client: %w: %w", errdefs.ErrInvalid, err)
+		return nil, fmt.Errorf("%s client: %w: %w", whose, errdefs.ErrInvalid, err)
 	}
-	return &apiClient{Interface: client, binder: binder.New(client.CoreV1())}, nil
+	return client, nil
 }
 
 // offer looks for access in the envelope of a launch.

@@ -253,6 +253,18 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 			}
 			return nil
 		})
+	case core.EvictPod:
+		glog.Infof("evict pod task=%s pod=%s/%s grace=%v reason=%q", f.TaskID, f.Namespace, f.Name, f.Grace, f.Why)
+		e.call(life, s, func(ctx context.Context) core.Event {
+			api, err := e.identity.now(ctx)
+			if err == nil {
+				err = api.evictor.Evict(ctx, f.Namespace, f.Name, f.UID, f.Grace)
+			}
+			if err != nil {
+				return core.DeleteFailed{TaskID: f.TaskID, Err: err}
+			}
+			return nil
+		})
 	case core.SendUpdate:
 		glog.Infof("send status task=%s state=%v message=%q reason=%q", f.Update.TaskID, f.Update.State, f.Update.Message, f.Why)
 		e.guard.Send(f.Update)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,27 +92,47 @@ func (b *Binder) Patch(ctx context.Context, t Target) (*corev1.Pod, error) {
 	return t.judge("patch", pod, nil)
 }
 
+// Evict asks for the pod's deletion as far as the disruption budgets that select it allow. It is Delete otherwise; a budget
+// without room is ErrUnavailable.
+func (b *Binder) Evict(ctx context.Context, namespace, name string, uid types.UID, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := b.pods.Pods(namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
+		DeleteOptions: deleteOptions(uid, grace),
+	})
+	return Target{Namespace: namespace, Name: name, UID: uid}.deleted("evict", err)
+}
+
 // Delete deletes the pod unless another one has taken its name. A negative grace leaves the period to the pod.
 // Errors: ErrNotFound for a pod that is gone, ErrRefused, ErrUnavailable.
 func (b *Binder) Delete(ctx context.Context, namespace, name string, uid types.UID, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))}
+	err := b.pods.Pods(namespace).Delete(ctx, name, *deleteOptions(uid, grace))
+	return Target{Namespace: namespace, Name: name, UID: uid}.deleted("delete", err)
+}
+
+func deleteOptions(uid types.UID, grace time.Duration) *metav1.DeleteOptions {
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))}
 	if grace >= 0 {
 		// Rounded up: 0 means "at once, without asking the kubelet", which a grace below a second does not ask for.
 		seconds := int64((grace + time.Second - 1) / time.Second)
 		options.GracePeriodSeconds = &seconds
 	}
-	err := b.pods.Pods(namespace).Delete(ctx, name, options)
-	if err == nil {
+	return options
+}
+
+// deleted is the outcome of a deletion.
+func (t Target) deleted(verb string, err error) error {
+	switch {
+	case err == nil:
 		return nil
-	}
-	t := Target{Namespace: namespace, Name: name, UID: uid}
-	if apierrors.IsConflict(err) {
+	case apierrors.IsConflict(err):
 		// The UID precondition is the only one that is sent: the pod that was meant is gone.
-		return t.fail("delete", errdefs.ErrNotFound, err)
+		return t.fail(verb, errdefs.ErrNotFound, err)
 	}
-	return t.explain("delete", err)
+	return t.explain(verb, err)
 }
 
 // readBack asks what became of the pod after a write that succeeded (cause is nil) or conflicted.

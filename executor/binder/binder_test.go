@@ -201,17 +201,27 @@ func TestDelete(t *testing.T) {
 		{404, 0, errdefs.ErrNotFound, 0.0},
 		{409, 0, errdefs.ErrNotFound, 0.0},
 		{403, 0, errdefs.ErrRefused, 0.0},
+		{429, 0, errdefs.ErrUnavailable, 0.0}, // a disruption budget has no room
 		{500, 0, errdefs.ErrUnavailable, 0.0},
 		{0, 0, errdefs.ErrUnavailable, 0.0},
 	} {
 		a := &api{write: c.code, pod: pod("u1", "a1")}
-		err := start(t, a).Delete(t.Context(), "default", "web", "u1", c.grace)
-		if !errors.Is(err, c.want) {
-			t.Errorf("%d: %v", c.code, err)
+		b := start(t, a)
+		if err := b.Delete(t.Context(), "default", "web", "u1", c.grace); !errors.Is(err, c.want) {
+			t.Errorf("delete, %d: %v", c.code, err)
 		}
-		body := a.seen()[0].Body
-		if diff := cmp.Diff(map[string]any{"uid": "u1"}, body["preconditions"]); diff != "" || body["gracePeriodSeconds"] != c.body {
-			t.Errorf("%d: body %v", c.code, body)
+		if err := b.Evict(t.Context(), "default", "web", "u1", c.grace); !errors.Is(err, c.want) {
+			t.Errorf("evict, %d: %v", c.code, err)
+		}
+		seen := a.seen()
+		eviction, _ := seen[1].Body["deleteOptions"].(map[string]any)
+		for verb, options := range map[string]map[string]any{"delete": seen[0].Body, "evict": eviction} {
+			if diff := cmp.Diff(map[string]any{"uid": "u1"}, options["preconditions"]); diff != "" || options["gracePeriodSeconds"] != c.body {
+				t.Errorf("%s, %d: options %v", verb, c.code, options)
+			}
+		}
+		if path := seen[1].Path; path != "/api/v1/namespaces/default/pods/web/eviction" {
+			t.Errorf("eviction posted to %s", path)
 		}
 	}
 }

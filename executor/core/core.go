@@ -192,11 +192,16 @@ func (c *Core) expire(now time.Time) {
 	for _, id := range sortedKeys(c.deletions) {
 		if d := c.deletions[id]; due(d.retryAt) {
 			why := "deletion failed before, again"
-			if d.retryAt.Equal(once) {
+			switch {
+			case d.retryAt.Equal(once):
 				why = "the executor was restarted, again"
+			case d.evicts(now):
+				why = "eviction failed before, again"
+			case !d.evictUntil.IsZero():
+				why = "no time is left for an eviction"
 			}
 			d.retryAt = time.Time{}
-			c.do(d.effect(id, why))
+			c.do(d.effect(now, id, why))
 		}
 	}
 }

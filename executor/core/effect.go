@@ -55,6 +55,9 @@ type (
 		Grace                   time.Duration
 		Why                     string
 	}
+	// EvictPod evicts the pod, with UID precondition. It is answered as DeletePod is; a disruption budget that has no room
+	// is errdefs.ErrUnavailable.
+	EvictPod DeletePod
 	// Exit ends the executor with this exit code. Nothing follows it.
 	Exit struct {
 		Code int
@@ -70,5 +73,6 @@ func (Patch) effect()      {}
 func (SendUpdate) effect() {}
 func (Feed) effect()       {}
 func (DeletePod) effect()  {}
+func (EvictPod) effect()   {}
 func (Exit) effect()       {}
 func (Note) effect()       {}

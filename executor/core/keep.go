@@ -29,7 +29,7 @@ func (c *Core) keep() {
 	}
 	for _, id := range sortedKeys(c.deletions) {
 		d := c.deletions[id]
-		c.ledger.KeepDeletion(ledger.Deletion{TaskID: id, Namespace: d.namespace, Name: d.name, UID: d.uid, Grace: d.grace})
+		c.ledger.KeepDeletion(ledger.Deletion{TaskID: id, Namespace: d.namespace, Name: d.name, UID: d.uid, Grace: d.grace, EvictUntil: d.evictUntil})
 	}
 	for _, kept := range c.ledger.Deletions() {
 		if c.deletions[kept.TaskID] == nil {

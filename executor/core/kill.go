@@ -22,16 +22,34 @@ type deletion struct {
 	grace           time.Duration
 	backoff         time.Duration
 	retryAt         time.Time
+	// evictUntil is up to when the pod is evicted, which disruption budgets may refuse; then it is deleted. Zero for a
+	// plain deletion.
+	evictUntil time.Time
 }
 
-func (d *deletion) effect(taskID, why string) DeletePod {
-	return DeletePod{TaskID: taskID, Namespace: d.namespace, Name: d.name, UID: d.uid, Grace: d.grace, Why: why}
+// effect asks for the deletion, or while there is time for it for an eviction.
+func (d *deletion) effect(now time.Time, taskID, why string) Effect {
+	ask := DeletePod{TaskID: taskID, Namespace: d.namespace, Name: d.name, UID: d.uid, Grace: d.grace, Why: why}
+	if d.evicts(now) {
+		return EvictPod(ask)
+	}
+	return ask
 }
+
+func (d *deletion) evicts(now time.Time) bool { return now.Before(d.evictUntil) }
 
 func (c *Core) delete(t *task, grace time.Duration, why string) {
 	d := &deletion{namespace: t.namespace, name: t.name, uid: t.uid, grace: grace}
 	c.deletions[t.id] = d
-	c.do(d.effect(t.id, why))
+	c.do(d.effect(time.Time{}, t.id, why))
+}
+
+// evict asks for the pod's eviction until a moment, and for its deletion then. It looks at the clock only through the deadline
+// that it sets, so the first call is an eviction.
+func (c *Core) evict(now time.Time, t *task, grace time.Duration, until time.Time, why string) {
+	d := &deletion{namespace: t.namespace, name: t.name, uid: t.uid, grace: grace, evictUntil: until}
+	c.deletions[t.id] = d
+	c.do(d.effect(now, t.id, why))
 }
 
 // onDeleteFailed tries again until the pod is seen deleted. Meanwhile the kubelet ends a live pod by a deletion
@@ -49,6 +67,11 @@ func (c *Core) onDeleteFailed(now time.Time, ev DeleteFailed) {
 	}
 	d.backoff = nextBackoff(d.backoff)
 	d.retryAt = now.Add(d.backoff)
+	if d.evicts(now) {
+		d.retryAt = earlier(d.retryAt, d.evictUntil)
+		c.note(ev.TaskID, fmt.Sprintf("eviction again in %s, deletion in %s: %v", d.retryAt.Sub(now), d.evictUntil.Sub(now), ev.Err))
+		return
+	}
 	c.note(ev.TaskID, fmt.Sprintf("deletion again in %s: %v", d.backoff, ev.Err))
 	if p := c.pods[d.uid]; p != nil && !p.dropped {
 		p.markDeleted(now, d.grace)
@@ -94,7 +117,8 @@ func (c *Core) killBinding(now time.Time, t *task, e ending, why string) {
 	c.finishAs(now, t, e, why)
 }
 
-// kill ends the pod through the API server, with the shorter of the pod's and the kill policy's grace (EX-76, EX-79).
+// kill ends the pod through the API server, with the shorter of the pod's and the kill policy's grace (EX-76, EX-79); a longer
+// kill policy makes it a drain.
 func (c *Core) kill(now time.Time, t *task, asked *time.Duration) {
 	p := c.podOf(t)
 	if p == nil || !p.fed {
@@ -103,11 +127,23 @@ func (c *Core) kill(now time.Time, t *task, asked *time.Duration) {
 		return
 	}
 	grace := gracePeriod(p.object)
+	if asked != nil && *asked > grace {
+		c.drain(now, t, grace, *asked)
+		return
+	}
 	if asked != nil {
-		grace = min(grace, max(*asked, 0))
+		grace = max(*asked, 0)
 	}
 	c.beginKill(now, t, endKilled, grace, "kill asked by the scheduler")
 	c.delete(t, grace, "kill asked by the scheduler")
+}
+
+// drain is a kill with more time than the pod asks for its end, as when an operator drains the agent: what is left over is
+// for disruption budgets, which may have the pod wait until another one has taken its place.
+func (c *Core) drain(now time.Time, t *task, grace, asked time.Duration) {
+	why := fmt.Sprintf("kill with %s, the pod asks for %s", asked, grace)
+	c.beginKill(now, t, endKilled, asked, why)
+	c.evict(now, t, grace, now.Add(asked-grace), why)
 }
 
 // shorten lets a further kill bring the end nearer, counted from the first one; never put it off.

@@ -181,7 +181,7 @@ func (c *Core) strangeBound(id string, t *task, object *corev1.Pod) {
 	}
 	d := &deletion{namespace: object.Namespace, name: object.Name, uid: object.UID}
 	c.deletions[id] = d
-	c.do(d.effect(id, "bound after its task had ended, no container was started"))
+	c.do(d.effect(time.Time{}, id, "bound after its task had ended, no container was started"))
 }
 
 // onPodGone: the API object has gone. The kubelet keeps a live pod, marked as deleted, until its containers are gone.

@@ -52,7 +52,7 @@ func (c *Core) restore() {
 		c.restoreTask(k)
 	}
 	for _, d := range c.ledger.Deletions() {
-		c.deletions[d.TaskID] = &deletion{namespace: d.Namespace, name: d.Name, uid: d.UID, grace: d.Grace, retryAt: once}
+		c.deletions[d.TaskID] = &deletion{namespace: d.Namespace, name: d.Name, uid: d.UID, grace: d.Grace, retryAt: once, evictUntil: d.EvictUntil}
 	}
 	c.recovery.hold = len(c.pods) > 0 || damaged || len(c.recovery.torso) > 0
 }

@@ -274,6 +274,8 @@ func show(effects []core.Effect) string {
 			line(e.Why, "feed [%s]", showPods(e.Pods))
 		case core.DeletePod:
 			line(e.Why, "delete-pod %s/%s uid=%s grace=%s", e.Namespace, e.Name, e.UID, e.Grace)
+		case core.EvictPod:
+			line(e.Why, "evict-pod %s/%s uid=%s grace=%s", e.Namespace, e.Name, e.UID, e.Grace)
 		case core.Exit:
 			line(e.Why, "exit %d", e.Code)
 		case core.Note:

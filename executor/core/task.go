@@ -198,6 +198,13 @@ func nextBackoff(last time.Duration) time.Duration {
 	return min(max(2*last, first), most)
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // worthRetry tells whether the same call may succeed later.
 func worthRetry(err error) bool {
 	return errors.Is(err, errdefs.ErrUnavailable) || errors.Is(err, errdefs.ErrLost)

@@ -108,6 +108,8 @@ type Deletion struct {
 	Name      string        `json:"name"`
 	UID       types.UID     `json:"uid"`
 	Grace     time.Duration `json:"grace,omitempty"`
+	// EvictUntil is up to when the pod is evicted rather than deleted, zero for a plain deletion.
+	EvictUntil time.Time `json:"evictUntil,omitzero"`
 }
 
 // Acknowledgement names an update that the agent has.

@@ -124,7 +124,7 @@ func Get(ctx context.Context, address string, query url.Values, result any) erro
 	return Request(ctx, http.MethodGet, address, nil, result)
 }
 
-// Request does one call of a Mesos program.
+// Request does one call of a Mesos program; a nil result is for one that answers nothing.
 func Request(ctx context.Context, method, address string, body []byte, result any) (retErr error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -143,8 +143,11 @@ func Request(ctx context.Context, method, address string, body []byte, result an
 	if err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK {
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusAccepted {
 		return fmt.Errorf("%s: %s: %s", address, answer.Status, data)
+	}
+	if result == nil {
+		return nil
 	}
 	return json.Unmarshal(data, result)
 }

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/mesopod/mesopod/test/cluster"
+)
+
+// operator makes a call of Mesos' operator API that has no answer.
+func operator(ctx context.Context, t *testing.T, kind, field, agentID string, more map[string]any) {
+	t.Helper()
+	body := map[string]any{"agent_id": map[string]string{"value": agentID}}
+	for name, value := range more {
+		body[name] = value
+	}
+	call, err := json.Marshal(map[string]any{"type": kind, field: body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Request(ctx, http.MethodPost, masterURL+"/api/v1", call, nil); err != nil {
+		t.Fatalf("%s: %v", kind, err)
+	}
+}
+
+// When an operator drains an agent, the time that the drain leaves belongs to the disruption budgets: a pod whose budget has
+// no room runs on, as a task that is being killed, and goes as soon as there is room, with its own grace period (EX-76, EX-79).
+func TestDrainAgent(t *testing.T) {
+	const name = "drained"
+	pod := onNode(newPod(name, steady), nodeName)
+	pod.Labels["budget"] = name
+	created := create(t, pod)
+	budgets := client.PolicyV1().PodDisruptionBudgets(namespace)
+	none := intstr.FromInt32(0)
+	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &none, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"budget": name}},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := waitPhase(t, name, corev1.PodRunning)
+	waitTask(t, before, "TASK_RUNNING")
+	eventually(t, "the budget to count the pod", func(ctx context.Context) error {
+		got, err := budgets.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && got.Status.ExpectedPods != 1 {
+			err = errors.New("it does not yet")
+		}
+		return err
+	})
+
+	agentID := before.Annotations["k8s.mesosphere.io/slaveId"]
+	operator(t.Context(), t, "DRAIN_AGENT", "drain_agent", agentID, map[string]any{"max_grace_period": map[string]int64{"nanoseconds": 600e9}})
+	t.Cleanup(func() {
+		operator(context.WithoutCancel(t.Context()), t, "REACTIVATE_AGENT", "reactivate_agent", agentID, nil)
+	})
+	waitTask(t, before, "TASK_KILLING")
+	suite.SameContainer(t, before)
+	held, err := client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || held.UID != created.UID || held.DeletionTimestamp != nil {
+		t.Errorf("a pod that its budget holds: %v, error %v", held, err)
+	}
+
+	if err := budgets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitTask(t, before, "TASK_KILLED")
+}
