@@ -175,5 +175,9 @@ func (t Target) explain(verb string, err error) error {
 }
 
 func (t Target) fail(verb string, kind, cause error) error {
-	return fmt.Errorf("%s pod %s/%s to node %s: %w: %w", verb, t.Namespace, t.Name, t.Node, kind, cause)
+	what := fmt.Sprintf("%s pod %s/%s", verb, t.Namespace, t.Name)
+	if t.Node != "" {
+		what += " to node " + t.Node
+	}
+	return fmt.Errorf("%s: %w: %w", what, kind, cause)
 }

@@ -39,11 +39,11 @@ func TestDrainAgent(t *testing.T) {
 	pod.Labels["budget"] = name
 	created := create(t, pod)
 	budgets := client.PolicyV1().PodDisruptionBudgets(namespace)
-	none := intstr.FromInt32(0)
+	one := intstr.FromInt32(1)
 	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: &none, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"budget": name}},
+			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"budget": name}},
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -52,21 +52,21 @@ func TestDrainAgent(t *testing.T) {
 	waitTask(t, before, "TASK_RUNNING")
 	eventually(t, "the budget to count the pod", func(ctx context.Context) error {
 		got, err := budgets.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && got.Status.ExpectedPods != 1 {
+		if err == nil && got.Status.CurrentHealthy != 1 {
 			err = errors.New("it does not yet")
 		}
 		return err
 	})
 
 	agentID := before.Annotations["k8s.mesosphere.io/slaveId"]
-	operator(t.Context(), t, "DRAIN_AGENT", "drain_agent", agentID, map[string]any{"max_grace_period": map[string]int64{"nanoseconds": 600e9}})
+	operator(t.Context(), t, "DRAIN_AGENT", "drain_agent", agentID, map[string]any{"max_grace_period": map[string]int64{"seconds": 600}})
 	t.Cleanup(func() {
 		operator(context.WithoutCancel(t.Context()), t, "REACTIVATE_AGENT", "reactivate_agent", agentID, nil)
 	})
 	waitTask(t, before, "TASK_KILLING")
-	suite.SameContainer(t, before)
 	held, err := client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil || held.UID != created.UID || held.DeletionTimestamp != nil {
+	if err != nil || held.UID != created.UID || held.DeletionTimestamp != nil ||
+		held.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID {
 		t.Errorf("a pod that its budget holds: %v, error %v", held, err)
 	}
 
