@@ -29,9 +29,11 @@ done
 
 # No -trimpath: with it every package of Kubernetes would be compiled a second time for the tests.
 export CGO_ENABLED=0
-for program in mesopod-keeper mesopod; do
+# program, folder, tags. mesopod-executor is mesopod without what agents do not need (ADR 024).
+for build in mesopod-keeper:mesopod-keeper: mesopod:mesopod: mesopod-executor:mesopod:agent; do
+  IFS=: read -r program folder tags <<<"$build"
   echo "    $program $version"
-  go build -buildvcs=false -ldflags "-s -w $stamps" -o "$out/.$program.new" "./cmd/$program"
+  go build -buildvcs=false -tags "$tags" -ldflags "-s -w $stamps" -o "$out/.$program.new" "./cmd/$folder"
   # Renamed: a program that runs can be replaced but not written to.
   mv -f "$out/.$program.new" "$out/$program"
 done

@@ -20,6 +20,7 @@ echo "    shell syntax"
 while IFS= read -r script; do bash -n "$script"; done < <(find contrib .ci -type f \( -name '*.sh' -o -path '.ci/run' -o -path 'contrib/hooks/*' \))
 echo "    go vet"
 go vet ./...
+go vet -tags agent ./cmd/mesopod
 echo "    staticcheck"
 (cd contrib/lint && go build -buildvcs=false -o "$tools/staticcheck" honnef.co/go/tools/cmd/staticcheck)
 contrib/packages.sh light | xargs "$tools/staticcheck"

@@ -21,7 +21,12 @@ func newExecutorCommand() *cobra.Command {
 
 The Mesos agent starts it by way of mesopod-keeper, with its variables (MESOS_*) in the environment.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runExecutor(cmd, file) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := toAgentProgram(); err != nil {
+				return err
+			}
+			return runExecutor(cmd, file)
+		},
 	}
 	c.Flags().StringVar(&file, "config", "/etc/mesopod/executor.yaml", "configuration file of this agent's executor")
 	return c
