@@ -98,14 +98,13 @@ func next[T any](t *testing.T, what string, ch <-chan T) T {
 func TestExecutorRefusesBadTasks(t *testing.T) {
 	t.Parallel()
 	agent := newScriptedAgent(t)
-	executorProcess := startExecutor(t, agent)
+	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, nowhere, `{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":"https://10.89.0.1:1"}}],"users":[{"name":"c","user":{"token":"t"}}],
+"contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}`)
+	executorProcess := scriptedExecutor{name: "scripted", kubeconfig: nowhere, podCIDR: "10.89.200.0/24", bridge: "mpod9", port: 10299, grace: "20secs"}.start(t, agent)
 	next(t, "subscription", agent.subscribed)
-	agent.events <- &executor.Event{Type: executor.Event_SUBSCRIBED, Subscribed: &executor.Event_Subscribed{
-		ExecutorInfo:  mesos.ExecutorInfo{ExecutorID: mesos.ExecutorID{Value: "mesopod-executor"}},
-		FrameworkInfo: mesos.FrameworkInfo{User: "root", Name: "mesopod"},
-		AgentInfo: mesos.AgentInfo{Hostname: "scripted", ID: &mesos.AgentID{Value: "scripted-S0"},
-			Resources: []mesos.Resource{scalar("cpus", 4), scalar("mem", 2048)}},
-	}}
+	agent.events <- subscribedAs("scripted")
 	for _, c := range []struct {
 		id, data string
 		state    mesos.TaskState
@@ -138,29 +137,34 @@ func TestExecutorRefusesBadTasks(t *testing.T) {
 	}
 }
 
-// startExecutor starts keeper and executor as the agent would, beside the real ones: in the agent's network namespace,
-// with another cgroup, port and folder, and without an API server.
-func startExecutor(t *testing.T, agent *scriptedAgent) <-chan error {
+// scriptedExecutor is an executor beside the real ones.
+type scriptedExecutor struct {
+	name            string // of its Mesos container; the cgroup and the sandbox are called local-NAME
+	kubeconfig      string
+	podCIDR, bridge string
+	port            int
+	grace           string // for its end, in Mesos' notation
+}
+
+// start starts keeper and executor as the agent would: in the first agent's network namespace, with another cgroup, port
+// and folder. The channel gets the keeper's end.
+func (x scriptedExecutor) start(t *testing.T, agent *scriptedAgent) <-chan error {
 	t.Helper()
-	dir, err := os.MkdirTemp(stateDir, "scripted")
+	dir, err := os.MkdirTemp(stateDir, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	pki := filepath.Join(stateDir, "control", "pki")
-	nowhere := filepath.Join(dir, "kubeconfig")
-	write(t, nowhere, `{"apiVersion":"v1","kind":"Config","current-context":"c",
-"clusters":[{"name":"c","cluster":{"server":"https://10.89.0.1:1"}}],"users":[{"name":"c","user":{"token":"t"}}],
-"contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}`)
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion": "mesopod.io/v1alpha1", "kind": "ExecutorConfig",
-		"kubeconfig": nowhere, "kubeletKubeconfig": nowhere, "clientCAFile": filepath.Join(pki, "ca.crt"),
-		"bundleDir": bundleDir, "stateDir": dir + "/s", "podCIDR": "10.89.200.0/24", "bridge": "mpod9",
-		"nodeIP": "10.89.0.11", "kubeletPort": 10299, "executorResources": map[string]any{"cpus": 0.5, "mem": 256},
+		"kubeconfig": x.kubeconfig, "kubeletKubeconfig": x.kubeconfig, "clientCAFile": filepath.Join(pki, "ca.crt"),
+		"bundleDir": bundleDir, "stateDir": dir + "/s", "podCIDR": x.podCIDR, "bridge": x.bridge,
+		"nodeIP": "10.89.0.11", "kubeletPort": x.port, "executorResources": map[string]any{"cpus": 0.5, "mem": 256},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, sandbox := filepath.Join(dir, "executor.yaml"), filepath.Join(dir, "local-scripted")
+	file, sandbox := filepath.Join(dir, "executor.yaml"), filepath.Join(dir, "local-"+x.name)
 	write(t, file, string(config))
 	if err := os.Mkdir(sandbox, 0o700); err != nil {
 		t.Fatal(err)
@@ -168,11 +172,11 @@ func startExecutor(t *testing.T, agent *scriptedAgent) <-chan error {
 	// Mesos would make these four, named after the container as the sandbox is. What is left in a group of such a name is
 	// swept with the cluster.
 	script := `for h in freezer memory cpu cpuacct; do
-  d=/sys/fs/cgroup/$h/mesopod/local-scripted
+  d=/sys/fs/cgroup/$h/mesopod/local-$3
   [ ! -d /sys/fs/cgroup/$h ] || { mkdir -p $d && echo $$ > $d/cgroup.procs; }
 done
 exec nsenter --net="$2" -- "$0" --bundle-dir="$1"`
-	cmd := exec.Command("sh", "-c", script, filepath.Join(bundleDir, "mesopod-keeper"), bundleDir, filepath.Join(stateDir, "netns", "agent1"))
+	cmd := exec.Command("sh", "-c", script, filepath.Join(bundleDir, "mesopod-keeper"), bundleDir, filepath.Join(stateDir, "netns", "agent1"), x.name)
 	log, err := os.Create(filepath.Join(sandbox, "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +188,7 @@ exec nsenter --net="$2" -- "$0" --bundle-dir="$1"`
 		"MESOS_AGENT_ENDPOINT=" + address, "MESOS_SLAVE_PID=slave(1)@" + address, "MESOS_SLAVE_ID=scripted-S0",
 		"MESOS_FRAMEWORK_ID=scripted", "MESOS_EXECUTOR_ID=mesopod-executor", "MESOS_DIRECTORY=" + sandbox, "MESOS_SANDBOX=" + sandbox,
 		"MESOS_CHECKPOINT=1", "MESOS_RECOVERY_TIMEOUT=15mins", "MESOS_SUBSCRIPTION_BACKOFF_MAX=2secs",
-		"MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD=20secs", "MESOS_HTTP_COMMAND_EXECUTOR=0", "LIBPROCESS_PORT=0",
+		"MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD=" + x.grace, "MESOS_HTTP_COMMAND_EXECUTOR=0", "LIBPROCESS_PORT=0",
 	}
 	// Mesos starts executors in a session of their own.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
