@@ -124,6 +124,13 @@ spec: ## count the rows of docs/spec that tests prove (SPEC_VERBOSE=1 lists the 
 stats: ## count lines of code and tests by folder
 	@contrib/stats.sh
 
+.PHONY: bench-executor
+bench-executor: ## measure the executor against the upstream kubelet, then what 1,000 pods leave in it (root; after build)
+	@CGO_ENABLED=0 go build -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet
+	@CGO_ENABLED=0 go build -o $(BIN)/bench-executor ./test/bench/executor
+	@$(BIN)/bench-executor -kubelet $(BIN)/kubelet -rounds $(or $(ROUNDS),3)
+	@$(BIN)/bench-executor -churn $(or $(CHURN),1000)
+
 .PHONY: hooks
 hooks: ## use contrib/hooks in this clone
 	@git config core.hooksPath contrib/hooks

@@ -91,6 +91,9 @@ func run(ctx context.Context, bundle string, pods int) (retErr error) {
 	if err := memory(bundle); err != nil {
 		return err
 	}
+	if err := lives(ctx, client); err != nil {
+		return err
+	}
 	if !met {
 		return fmt.Errorf("warm-pod-start-p50 is %s, target at most %s", p50, warmTarget)
 	}
