@@ -35,6 +35,7 @@ func newExecutor(t *testing.T, handler http.HandlerFunc, change func(*Env)) *Exe
 		t.Fatal(err)
 	}
 	config.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	config.KubeletKubeconfig = config.Kubeconfig
 	if err := os.WriteFile(config.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
