@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mesopod/mesopod/test/cluster"
 )
 
 // untilTold ends well when it is told to.
@@ -121,7 +123,7 @@ func TestKeeperKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := func() []string { return leftOf(t, container, strings.TrimSpace(string(state))) }
+	left := func() []string { return cluster.LeftOf(t, container, strings.TrimSpace(string(state))) }
 	for _, part := range []string{"process", "mount", "cgroup"} {
 		if !slices.ContainsFunc(left(), func(thing string) bool { return strings.HasPrefix(thing, part) }) {
 			t.Fatalf("found no %s of a living executor: this test would prove nothing", part)
@@ -156,46 +158,4 @@ func TestKeeperKilled(t *testing.T) {
 	if now := sandbox(t, nodeName); now == run {
 		t.Error("the agent runs the executor of the dead keeper")
 	}
-}
-
-// leftOf lists what there is of a Mesos container and of the state folder of its executor. A new executor may have moved
-// into the folder: its own does not count.
-func leftOf(t *testing.T, container, state string) []string {
-	t.Helper()
-	var left []string
-	groups, err := filepath.Glob("/sys/fs/cgroup/*/mesopod/*/" + container)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range groups {
-		left = append(left, "cgroup "+group)
-	}
-	// The pods' cgroups are below, so the path tells them all.
-	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(text), "/"+container) {
-			left = append(left, "process "+filepath.Dir(file))
-		}
-	}
-	owner, err := os.ReadFile(filepath.Join(state, "container"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.TrimSpace(string(owner)) != container {
-		return left
-	}
-	points, err := mounts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, point := range points {
-		if strings.HasPrefix(point, state+"/") {
-			left = append(left, "mount "+point)
-		}
-	}
-	return left
 }
