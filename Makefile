@@ -78,6 +78,12 @@ test-e2e: ## end-to-end tests on real Mesos, kubelet and containerd (root; after
 	@suites=$$(contrib/packages.sh suites); \
 	$(STEP) test-e2e env CGO_ENABLED=0 go test -p 1 -count=1 -v -timeout 25m $$suites
 
+.PHONY: test-kills
+test-kills: ## kill each part of an agent, alone and in pairs, under both launchers (root; a quarter of an hour)
+	@for launcher in linux posix; do \
+	  $(STEP) test-kills-$$launcher env CGO_ENABLED=0 MESOPOD_KILLS=all MESOPOD_KILLS_LAUNCHER=$$launcher go test -count=1 -v -timeout 25m ./test/kills; \
+	done
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
 	@$(STEP) lint contrib/lint.sh $(BIN)/tools
@@ -109,7 +115,7 @@ test-resources: ## what pods may use, at length: 100 pods that end, with and wit
 
 .PHONY: test-long
 test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times over, benches (root; after build)
-	@contrib/test.sh fuzz test-resources test-e2e test-e2e test-e2e bench-start
+	@contrib/test.sh fuzz test-resources test-e2e test-e2e test-e2e test-kills bench-start
 
 .PHONY: generate
 generate: ## write docs/deps and THIRD_PARTY.md anew

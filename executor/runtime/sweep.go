@@ -99,7 +99,7 @@ func (c Config) await(ctx context.Context, timeout time.Duration, processes func
 }
 
 // sweep removes what dead containers left: mounts below the state folder (root file systems, shared memory, network
-// namespaces, the kubelet's volumes and its mount of itself), address leases and the bridge. While a shim of ours lives
+// namespaces, the kubelet's volumes and its mount of itself), records of containers, address leases and the bridge. While a shim of ours lives
 // there is nothing dead yet: its containers will be adopted or ended by the kubelet, so everything stays.
 // It only logs what it cannot do: a left mount harms nobody but itself.
 func (c Config) sweep(dir *statedir.Dir) {
@@ -112,6 +112,8 @@ func (c Config) sweep(dir *statedir.Dir) {
 	}
 	if err := dir.Unmount(); err != nil {
 		glog.Warningf("leave mounts err=%v", err)
+	} else {
+		c.removeVolatile()
 	}
 	if err := os.RemoveAll(c.ipamDir()); err != nil {
 		glog.Warningf("leave address leases path=%s err=%v", c.ipamDir(), err)
@@ -122,6 +124,16 @@ func (c Config) sweep(dir *statedir.Dir) {
 	}
 	if err := netlink.LinkDel(link); err != nil {
 		glog.Warningf("leave bridge name=%s err=%v", c.Bridge, err)
+	}
+}
+
+// removeVolatile removes what containerd and runc expect to be gone after a reboot, and do not look after: records of
+// containers, files of network namespaces. Nothing may be mounted below.
+func (c Config) removeVolatile() {
+	for _, dir := range []string{filepath.Join(c.StateDir, "state"), filepath.Join(c.StateDir, "runc")} {
+		if err := os.RemoveAll(dir); err != nil {
+			glog.Warningf("leave records of dead containers path=%s err=%v", dir, err)
+		}
 	}
 }
 

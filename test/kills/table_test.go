@@ -36,7 +36,7 @@ func cases() [][]string {
 }
 
 // always are the kills of every run; the suite of test/e2e has more.
-var always = []string{"containerd", "executor and shims", "keeper and agent"}
+var always = []string{"executor and shims", "keeper and agent"}
 
 // Whatever is killed in whatever phase of its pods, what design section 5 tells comes true: PC-50, EX-112, EX-120.
 func TestKill(t *testing.T) {
