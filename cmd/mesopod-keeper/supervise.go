@@ -116,8 +116,9 @@ func (s *supervisor) start() (int, error) {
 	return syscall.ForkExec(program, append([]string{program}, s.arguments...), &syscall.ProcAttr{
 		Env:   slices.Concat(os.Environ(), s.environment, s.dir.environment()),
 		Files: []uintptr{0, 1, 2},
-		// No Setsid and no Setpgid. SIGTERM lets the executor end its pods should we be killed alone.
-		Sys: &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM},
+		// No Setsid and no Setpgid. Should we be killed the executor must not go on for a moment: it would report pods killed in
+		// order, and the scheduler would not start them anew. Mesos or the watchdog ends the pods.
+		Sys: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL},
 	})
 }
 

@@ -76,7 +76,7 @@ func TestHung(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.patience = patience{pause: 20 * time.Millisecond, deadline: 200 * time.Millisecond, boot: 30 * time.Second, silence: time.Second}
+	r.patience = patience{pause: 20 * time.Millisecond, deadline: 200 * time.Millisecond, boot: 10 * time.Second, silence: time.Second}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -110,7 +110,7 @@ func TestHung(t *testing.T) {
 // answers waits for another containerd than one, and returns its pid.
 func answers(t *testing.T, r *Runtime, but int) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
