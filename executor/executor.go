@@ -80,6 +80,7 @@ func New(config Config, env Env) (*Executor, error) {
 		}
 	}
 	refreshCertificates()
+	registerMetrics()
 	e := &Executor{
 		config: config, env: env, orderer: newOrderer(env),
 		inbox: make(chan message, inboxSize), slots: make(chan struct{}, callsAtOnce),
@@ -97,11 +98,8 @@ func New(config Config, env Env) (*Executor, error) {
 
 // Run lives until the agent, the idle watch or a failure ends the executor. The end of ctx asks for a shutdown like
 // the agent's: pods end within the agent's grace period, then Run returns.
-//
-// A panic ends the process by SIGABRT instead of exit code 2, which is that of wrong flags: the keeper starts the
-// executor again after the one and not after the other.
 func (e *Executor) Run(ctx context.Context) error {
-	debug.SetTraceback("crash")
+	crashBySignal()
 	known, err := e.recover()
 	if err != nil {
 		return err
@@ -164,6 +162,10 @@ func (e *Executor) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// crashBySignal makes a panic end the process by SIGABRT instead of exit code 2, which is that of wrong flags: the keeper
+// starts the executor again after the one and not after the other (EX-124).
+func crashBySignal() { debug.SetTraceback("crash") }
 
 // recover reads what an earlier executor of this Mesos container knew, and tells the keeper where our state is.
 func (e *Executor) recover() (*ledger.Ledger, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/kubelet"
 	"github.com/mesopod/mesopod/executor/ledger"
+	"github.com/mesopod/mesopod/executor/web"
 )
 
 // message is what the loop takes: exactly one field is set.
@@ -23,6 +24,8 @@ type message struct {
 	kubelet *kubelet.Kubelet
 	// open asks for what is unacknowledged.
 	open chan<- unacknowledged
+	// view asks for what the status page shows.
+	view chan<- web.View
 	// exit ends the executor without a word of the core's.
 	exit *core.Exit
 }
@@ -67,6 +70,12 @@ type state struct {
 	group   *errgroup.Group
 	// pending is what the core has said and nobody has done.
 	pending []core.Effect
+
+	// What people are shown. node is empty until the agent has named it.
+	node     string
+	started  time.Time
+	journal  *web.Journal
+	launches launches
 }
 
 // batch is how many events may be taken before their effects are carried out: they share one write to the disk.
@@ -74,7 +83,10 @@ const batch = 64
 
 // loop owns the core. It returns the effect that ends the executor.
 func (e *Executor) loop(life context.Context, group *errgroup.Group, known *ledger.Ledger) core.Exit {
-	s := &state{timer: time.NewTimer(time.Hour), group: group, known: known}
+	s := &state{
+		timer: time.NewTimer(time.Hour), group: group, known: known,
+		started: time.Now(), journal: web.NewJournal(journalSize), launches: launches{},
+	}
 	defer s.timer.Stop()
 	for {
 		var exit *core.Exit
@@ -120,6 +132,8 @@ func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
 		}
 		answer.updates = e.guard.Unsaid(answer.updates)
 		m.open <- answer
+	case m.view != nil:
+		m.view <- e.look(s)
 	case m.exit != nil:
 		return m.exit
 	case m.event != nil:
@@ -142,7 +156,19 @@ func (e *Executor) step(s *state, event core.Event) *core.Exit {
 		e.identity.offer(launch.Data)
 		e.orderer.offer(launch.Data)
 	}
-	s.pending = append(s.pending, s.core.Step(time.Now(), event)...)
+	now := time.Now()
+	s.launches.countEvent(now, event)
+	if entry, ok := eventEntry(now, event); ok {
+		s.journal.Add(entry)
+	}
+	effects := s.core.Step(now, event)
+	for _, effect := range effects {
+		s.launches.countEffect(now, effect)
+		if entry, ok := effectEntry(now, effect); ok {
+			s.journal.Add(entry)
+		}
+	}
+	s.pending = append(s.pending, effects...)
 	return nil
 }
 
@@ -163,6 +189,7 @@ func (e *Executor) act(life context.Context, s *state) *core.Exit {
 		}
 		e.perform(life, s, effect)
 	}
+	s.launches.gauge(s.core.Snapshot())
 	wait := time.Hour
 	if deadline, ok := s.core.NextDeadline(); ok {
 		wait = max(time.Until(deadline), 0)
@@ -189,6 +216,7 @@ func (e *Executor) save(s *state, effects []core.Effect) error {
 
 // begin makes the core, now that the node has a name, and starts what runs pods.
 func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) (err error) {
+	s.node = agent.Hostname
 	glog.Infof("subscribe node=%s agent=%s resources=%q", agent.Hostname, agent.ID, agent.Resources)
 	if e.identity, err = newIdentity(e.config, e.env, agent.Hostname); err != nil {
 		return err
@@ -217,6 +245,13 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 		LaunchGrace:    e.config.LaunchGracePeriod.Duration,
 		SuicideTimeout: e.config.SuicideTimeout.Duration,
 		Ledger:         s.known,
+	})
+	s.group.Go(func() error {
+		config, err := e.follower.now(life)
+		if err != nil {
+			return ignoreEnd(life, err)
+		}
+		return e.serveStatus(life, config.StatusAddress)
 	})
 	s.group.Go(func() error { return e.guard.Run(life, e.config.share(agent.Executor).CPUs, e.about) })
 	s.group.Go(func() error { return e.watchPods(life, agent.Hostname) })

@@ -51,6 +51,9 @@ type ExecutorConfig struct {
 	// ProxyMode is how Services are made to work: nftables, iptables, or none where somebody else does it. Empty takes
 	// nftables where the program nft is, else iptables.
 	ProxyMode string `json:"proxyMode,omitempty"`
+	// StatusAddress is where the executor serves its page, health and metrics without authentication: address and port, by
+	// default on the loopback device; "none" for nowhere.
+	StatusAddress string `json:"statusAddress,omitempty"`
 	// KubeletConfiguration are fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that are passed on to the
 	// kubelet, but those in kubeletFields.
 	KubeletConfiguration json.RawMessage `json:"kubeletConfiguration,omitempty"`
@@ -63,6 +66,7 @@ func DefaultExecutorConfig() ExecutorConfig {
 		LaunchGracePeriod: metav1.Duration{Duration: 5 * time.Minute},
 		SuicideTimeout:    metav1.Duration{Duration: 20 * time.Minute},
 		ClusterDomain:     "cluster.local",
+		StatusAddress:     "127.0.0.1:10247",
 	}
 }
 
@@ -139,6 +143,11 @@ func (c ExecutorConfig) Check() (faults []error) {
 	}
 	if !slices.Contains([]string{"", "nftables", "iptables", "none"}, c.ProxyMode) {
 		fault("proxyMode %q: want nftables, iptables or none", c.ProxyMode)
+	}
+	if c.StatusAddress != "none" {
+		if address, err := netip.ParseAddrPort(c.StatusAddress); err != nil || address.Port() == 0 {
+			fault("statusAddress %q: want an address and a port, such as 127.0.0.1:10247, or none", c.StatusAddress)
+		}
 	}
 	return append(faults, checkKubeletFields(c.KubeletConfiguration)...)
 }

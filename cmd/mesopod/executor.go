@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
@@ -33,7 +32,6 @@ The Mesos agent starts it by way of mesopod-keeper, with its variables (MESOS_*)
 }
 
 func runExecutor(cmd *cobra.Command, file string) error {
-	crashBySignal()
 	if err := cli.StartLogs(nil); err != nil {
 		return err
 	}
@@ -45,6 +43,7 @@ func runExecutor(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return coded(err)
 	}
+	env.Version = cli.Version
 	e, err := executor.New(cfg, env)
 	if err != nil {
 		return coded(fmt.Errorf("executor: %w", err))
@@ -56,7 +55,3 @@ func runExecutor(cmd *cobra.Command, file string) error {
 	}
 	return coded(err)
 }
-
-// crashBySignal makes a panic end the process by SIGABRT, with the stacks of all goroutines in the log. By default Go ends it
-// with exit code 2, which is that of a wrong configuration and tells the keeper not to start the executor again (EX-124).
-func crashBySignal() { debug.SetTraceback("crash") }

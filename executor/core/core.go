@@ -241,22 +241,27 @@ func (c *Core) Records() []ledger.Record { return c.ledger.Snapshot() }
 
 // View is a copy of the core's state for people and tests.
 type View struct {
-	Connected, KubeletReady, ShuttingDown, Ended bool
+	Connected    bool `json:"connected"`
+	KubeletReady bool `json:"kubeletReady"`
+	ShuttingDown bool `json:"shuttingDown"`
+	Ended        bool `json:"ended"`
 	// Tasks in the order of their launch.
-	Tasks []TaskView
+	Tasks []TaskView `json:"tasks"`
 	// FedPods is the number of pods that the kubelet is to know.
-	FedPods int
+	FedPods int `json:"fedPods"`
 	// HeldBy is what keeps the suicide watch from ending the executor, empty for nothing.
-	HeldBy string
+	HeldBy string `json:"heldBy,omitempty"`
 }
 
 // TaskView is one task.
 type TaskView struct {
-	TaskID, Namespace, Name string
-	UID                     types.UID
-	State                   State
+	TaskID    string    `json:"taskID"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	UID       types.UID `json:"uid,omitempty"`
+	State     State     `json:"state"`
 	// Unacknowledged counts updates that the agent has not acknowledged.
-	Unacknowledged int
+	Unacknowledged int `json:"unacknowledged"`
 }
 
 // Snapshot is a copy of the present state.

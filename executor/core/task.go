@@ -31,6 +31,9 @@ func (s State) String() string {
 	return [...]string{"", "Binding", "Starting", "Running", "Killing", "Done"}[s]
 }
 
+// MarshalText writes the name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // task is one Mesos task.
 type task struct {
 	id    string

@@ -13,7 +13,7 @@ var cores = []string{
 var shells = []string{
 	"scheduler", "scheduler/bundle", "scheduler/credentials", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
 	"executor", "executor/agentconn", "executor/binder", "executor/credentials", "executor/kubelet", "executor/poller", "executor/proxy", "executor/runtime",
-	"executor/statedir", "executor/store", "executor/vm/...",
+	"executor/statedir", "executor/store", "executor/vm/...", "executor/web",
 }
 
 const mesosLib = "github.com/mesos/mesos-go/api/v1/lib/"
