@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/golang/glog"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,12 +15,14 @@ import (
 	"github.com/mesopod/mesopod/executor/agentconn"
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/kubelet"
+	"github.com/mesopod/mesopod/executor/network"
 	"github.com/mesopod/mesopod/executor/poller"
-	"github.com/mesopod/mesopod/executor/proxy"
 	"github.com/mesopod/mesopod/executor/runtime"
-	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 )
+
+// closed is what nobody has to wait for.
+var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // runNode starts what runs pods, and returns when the context ends or a part gave up.
 func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
@@ -30,53 +31,52 @@ func (e *Executor) runNode(life context.Context, agent agentconn.Agent) error {
 	if err != nil {
 		return err
 	}
-	podCIDR, err := e.podRange(life, agent.Hostname)
+	config, err := e.follower.now(life)
 	if err != nil {
 		return err
 	}
-	containers, err := runtime.New(runtime.Config{
+	podCIDR, err := e.podRange(life, agent.Hostname, config)
+	if err != nil {
+		return err
+	}
+	ways, err := e.podNetwork(life, agent.Hostname, podCIDR, config)
+	if err != nil {
+		return err
+	}
+	settings := runtime.Config{
 		BundleDir: e.config.BundleDir, StateDir: e.config.StateDir, LogFile: filepath.Join(e.env.Sandbox, "containerd.log"),
-		Bridge: e.config.Bridge, PodCIDR: podCIDR, Container: e.env.Container,
-	})
+		Bridge: e.config.Bridge, PodCIDR: podCIDR, CNIConfDir: config.CNIConfDir, Masquerade: !network.CanMasquerade(), Container: e.env.Container,
+	}
+	waysReady := closed
+	if ways != nil {
+		settings.MTU, waysReady = ways.MTU(), ways.Ready()
+	}
+	containers, err := runtime.New(settings)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(life)
 	group.Go(func() error { return containers.Run(ctx) })
-	group.Go(func() error { return e.runProxy(ctx, agent.Hostname, podCIDR) })
+	group.Go(func() error { return e.runProxy(ctx, agent.Hostname, podCIDR, config) })
+	if ways != nil {
+		group.Go(func() error { return ways.Run(ctx) })
+		group.Go(func() error { return e.publishRange(ctx, agent.Hostname) })
+	}
 	group.Go(func() error {
 		guardMemory(ctx, e.env.Cgroup, capacity.MemoryBytes, int64(share.MemMB)<<20)
 		return nil
 	})
 	group.Go(func() error {
-		select {
-		case <-containers.Ready():
-		case <-ctx.Done():
-			return nil
+		for _, ready := range []<-chan struct{}{containers.Ready(), waysReady} {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+				return nil
+			}
 		}
 		return e.runKubelet(ctx, agent.Hostname, capacity, containers)
 	})
 	return group.Wait()
-}
-
-// podRange is the address range of the node's pods: the agent's own word, or what the control plane gave the node.
-func (e *Executor) podRange(ctx context.Context, node string) (string, error) {
-	if e.config.PodCIDR != "" {
-		return e.config.PodCIDR, nil
-	}
-	api, err := e.identity.first(ctx)
-	if err != nil {
-		return "", err
-	}
-	object, err := api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("address range for pods: %w", err)
-	}
-	if object.Spec.PodCIDR == "" {
-		return "", fmt.Errorf("node %s has no address range for pods: name one in MESOPOD_POD_CIDR (the agent's --executor_environment_variables), "+
-			"or have the controller manager allocate them: %w", node, errdefs.ErrInvalid)
-	}
-	return object.Spec.PodCIDR, nil
 }
 
 // runKubelet starts the kubelet while the images are brought in, then polls it. It returns when the kubelet ended.
@@ -124,41 +124,6 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 		}
 	})
 	return group.Wait()
-}
-
-// runProxy keeps the rules for Services until the context ends.
-func (e *Executor) runProxy(ctx context.Context, node, podCIDR string) error {
-	api, err := e.identity.first(ctx)
-	if err != nil {
-		return ignoreEnd(ctx, err)
-	}
-	config, err := e.follower.now(ctx)
-	if err != nil {
-		return ignoreEnd(ctx, err)
-	}
-	mode, err := proxy.Choose(proxy.Mode(config.ProxyMode))
-	if err != nil {
-		return err
-	}
-	if mode == proxy.ModeNone {
-		glog.Infof("start no service proxy reason=%q", "proxyMode is none")
-		return nil
-	}
-	services, err := proxy.New(proxy.Config{
-		Mode: mode, Node: node, NodeIP: config.NodeIP, PodCIDR: podCIDR, HealthPort: proxy.HealthPort,
-	}, api)
-	if err != nil {
-		return err
-	}
-	return services.Run(ctx)
-}
-
-// ignoreEnd is nil for what failed because the context ended.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // watchPods posts what the API server says about this node's pods until the context ends.

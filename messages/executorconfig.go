@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,14 @@ type ExecutorConfig struct {
 	// StatusAddress is where the executor serves its page, health and metrics without authentication: address and port, by
 	// default on the loopback device; "none" for nowhere.
 	StatusAddress string `json:"statusAddress,omitempty"`
+	// PodNetwork is how pods reach those of other nodes: routes, by default, where all nodes are on one network (layer 2);
+	// vxlan, a tunnel, where they are not; none where the network knows the ranges of pods by itself.
+	PodNetwork string `json:"podNetwork,omitempty"`
+	// NonMasqueradeCIDRs are ranges beside those of pods to which pods go under their own addresses, not the node's.
+	NonMasqueradeCIDRs []string `json:"nonMasqueradeCIDRs,omitempty"`
+	// CNIConfDir is the folder of a network configuration of the operator's on each agent, in place of ours with all that
+	// belongs to it. Its plugins are looked for in the bundle and in /opt/cni/bin.
+	CNIConfDir string `json:"cniConfDir,omitempty"`
 	// KubeletConfiguration are fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that are passed on to the
 	// kubelet, but those in kubeletFields.
 	KubeletConfiguration json.RawMessage `json:"kubeletConfiguration,omitempty"`
@@ -67,6 +76,7 @@ func DefaultExecutorConfig() ExecutorConfig {
 		SuicideTimeout:    metav1.Duration{Duration: 20 * time.Minute},
 		ClusterDomain:     "cluster.local",
 		StatusAddress:     "127.0.0.1:10247",
+		PodNetwork:        "routes",
 	}
 }
 
@@ -148,6 +158,17 @@ func (c ExecutorConfig) Check() (faults []error) {
 		if address, err := netip.ParseAddrPort(c.StatusAddress); err != nil || address.Port() == 0 {
 			fault("statusAddress %q: want an address and a port, such as 127.0.0.1:10247, or none", c.StatusAddress)
 		}
+	}
+	if !slices.Contains([]string{"routes", "vxlan", "none"}, c.PodNetwork) {
+		fault("podNetwork %q: want routes, vxlan or none", c.PodNetwork)
+	}
+	for i, one := range c.NonMasqueradeCIDRs {
+		if _, err := netip.ParsePrefix(one); err != nil {
+			fault("nonMasqueradeCIDRs[%d] %q is no range of addresses", i, one)
+		}
+	}
+	if c.CNIConfDir != "" && !path.IsAbs(c.CNIConfDir) {
+		fault("cniConfDir %q is not absolute", c.CNIConfDir)
 	}
 	return append(faults, checkKubeletFields(c.KubeletConfiguration)...)
 }

@@ -44,6 +44,7 @@ changed sysctls. A second Ctrl-C does not wait for the pods. Each start is a new
 	set.StringVar(&cfg.AgentResources, "agent-resources", "", "what each agent offers, in Mesos' notation (default its share of all cores and 60 % of the memory, at least 2 cores and 1 GiB)")
 	set.StringArrayVar(&cfg.AgentFlags, "agent-flag", nil, "a further flag of the agents as NAME=VALUE, such as cgroups_enable_cfs=true; may be given several times")
 	set.StringArrayVar(&cfg.SchedulerFlags, "scheduler-flag", nil, "a further flag of the scheduler as NAME=VALUE, such as preemption=true; may be given several times")
+	set.StringVar(&cfg.PodNetwork, "pod-network", "routes", "how pods reach those of other agents: routes or vxlan")
 	set.BoolVar(&cfg.DNS, "dns", true, "run the cluster's DNS server, as a pod, and have pods use it")
 	set.IPVar(&cfg.Address, "address", net.IP(nil), "address of the API server with a Mesos that runs elsewhere (default the one that leads to its master)")
 	c.AddCommand(newLocalResetCommand(&cfg))

@@ -49,7 +49,8 @@ type Config struct {
 	Node string
 	// NodeIP is the address at which node ports answer; its family is that of the Services served.
 	NodeIP string
-	// PodCIDR is the range of this node's pods: to Services they go under their own addresses, all others as the node.
+	// PodCIDR is the range of this node's pods: to Services they go under their own addresses, all others as the node. If it
+	// is empty, all keep theirs.
 	PodCIDR string
 	// HealthPort is the port of /healthz on NodeIP, most often HealthPort.
 	HealthPort int
@@ -99,7 +100,7 @@ func (c Config) validate() error {
 	if _, err := netip.ParseAddr(c.NodeIP); err != nil {
 		faults = append(faults, fmt.Errorf("node address: %w", err))
 	}
-	if _, err := netip.ParsePrefix(c.PodCIDR); err != nil {
+	if _, err := netip.ParsePrefix(c.PodCIDR); c.PodCIDR != "" && err != nil {
 		faults = append(faults, fmt.Errorf("pod range: %w", err))
 	}
 	if c.HealthPort < 1 || c.HealthPort > 65535 {

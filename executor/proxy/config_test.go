@@ -41,7 +41,7 @@ func TestChoose(t *testing.T) {
 }
 
 func TestNewTellsAllFaults(t *testing.T) {
-	_, err := New(Config{Mode: ModeNone}, nil)
+	_, err := New(Config{Mode: ModeNone, PodCIDR: "pods"}, nil)
 	if !errors.Is(err, errdefs.ErrInvalid) {
 		t.Fatalf("%v is not ErrInvalid", err)
 	}

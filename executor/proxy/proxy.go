@@ -26,6 +26,7 @@ import (
 	proxyutil "k8s.io/kubernetes/pkg/proxy/util"
 	utiliptables "k8s.io/kubernetes/pkg/util/iptables"
 
+	"github.com/mesopod/mesopod/executor/network"
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
@@ -37,10 +38,9 @@ type Proxy struct {
 }
 
 const (
-	// lockName is the abstract socket whose holder keeps the rules of a network namespace.
-	lockName = "@mesopod-proxy"
-	// lockPoll is the pause between two tries for it; retryStart is that after a failed start.
-	lockPoll   = time.Second
+	// lockName is what the one executor that keeps the rules of a network namespace holds.
+	lockName = "mesopod-proxy"
+	// retryStart is the pause after a failed start.
 	retryStart = 15 * time.Second
 	// cleanLimit bounds the removal of the rules.
 	cleanLimit = 5 * time.Second
@@ -64,12 +64,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if !started.CompareAndSwap(false, true) {
 		return fmt.Errorf("a service proxy was started in this process before: %w", errdefs.ErrConflict)
 	}
-	lock, err := acquire(ctx)
-	if err != nil {
-		return err
-	}
-	if lock == nil {
-		return nil // ctx ended
+	lock, err := network.Lock(ctx, lockName)
+	if err != nil || lock == nil {
+		return err // nil when ctx ended
 	}
 	defer func() { _ = lock.Close() }() // it goes with the process at the latest
 	for ctx.Err() == nil {
@@ -85,32 +82,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 	p.clean(ctx)
 	return nil
-}
-
-// acquire waits until the rules of this network namespace are ours to keep. It returns nil when ctx ends.
-func acquire(ctx context.Context) (net.Listener, error) {
-	ticker := time.NewTicker(lockPoll)
-	defer ticker.Stop()
-	for told := false; ; {
-		lock, err := (&net.ListenConfig{}).Listen(ctx, "unix", lockName)
-		switch {
-		case err == nil:
-			return lock, nil
-		case ctx.Err() != nil:
-			return nil, nil
-		case !errors.Is(err, syscall.EADDRINUSE):
-			return nil, fmt.Errorf("take the service rules of this network namespace: %w", err)
-		}
-		if !told {
-			told = true
-			glog.Infof("wait with service proxy reason=%q", "another executor keeps the rules of this network namespace")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil
-		case <-ticker.C:
-		}
-	}
 }
 
 // live runs kube-proxy's parts until ctx ends. An error means that they did not start.
@@ -160,7 +131,10 @@ func (p *Proxy) provider(ctx context.Context, recorder events.EventRecorder, hea
 	if address.Is6() {
 		family = corev1.IPv6Protocol
 	}
-	local := proxyutil.NewDetectLocalByCIDR(p.config.PodCIDR)
+	local := proxyutil.NewNoOpLocalDetector()
+	if p.config.PodCIDR != "" {
+		local = proxyutil.NewDetectLocalByCIDR(p.config.PodCIDR)
+	}
 	if p.config.Mode == ModeIPTables {
 		return iptables.NewProxier(ctx, p.config.upstream(), family, utiliptables.NewBestEffort()[family], utilsysctl.New(), local,
 			p.config.Node, net.IP(address.AsSlice()), recorder, health, false)

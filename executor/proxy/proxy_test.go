@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"github.com/mesopod/mesopod/executor/network"
 )
 
 // inNamespace marks the process that runs a test in a network namespace of its own.
@@ -87,7 +89,7 @@ func TestRulesComeAndGo(t *testing.T) {
 	if !ownNamespace(t) {
 		return
 	}
-	first, err := acquire(t.Context())
+	first, err := network.Lock(t.Context(), lockName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestRulesComeAndGo(t *testing.T) {
 	select {
 	case <-ended:
 		t.Fatal("Run ended without the lock")
-	case <-time.After(2 * lockPoll): // not a wait for something: nothing may happen meanwhile
+	case <-time.After(2 * time.Second): // not a wait for something: nothing may happen meanwhile
 	}
 	if text := rules(t); strings.Contains(text, "kube-proxy") {
 		t.Errorf("rules without the lock:\n%s", text)

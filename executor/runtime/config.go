@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,8 +29,14 @@ type Config struct {
 	LogFile string
 	// Bridge is the name of the network bridge, in our network namespace.
 	Bridge string
-	// PodCIDR is the address range of this node's pods.
+	// PodCIDR is the address range of this node's pods; MTU their largest packet, 0 for the bridge's own default.
 	PodCIDR string
+	MTU     int
+	// Masquerade has the bridge plugin give packets to other ranges the node's address, to other nodes' pods too. It is for
+	// machines where package network cannot do better.
+	Masquerade bool
+	// CNIConfDir is the folder of a network configuration of the operator's; empty means ours, from the fields above.
+	CNIConfDir string
 }
 
 // PauseImage is the image of every pod's sandbox; it comes with the bundle.
@@ -59,11 +66,15 @@ func (c Config) validate() error {
 	if c.LogFile == "" {
 		faults = append(faults, errors.New("log file is not set"))
 	}
+	if c.CNIConfDir != "" {
+		if found, err := filepath.Glob(filepath.Join(c.CNIConfDir, "*.conf*")); err != nil || len(found) == 0 {
+			faults = append(faults, fmt.Errorf("cniConfDir %s has no network configuration (*.conf, *.conflist)", c.CNIConfDir))
+		}
+	} else if _, _, err := net.ParseCIDR(c.PodCIDR); err != nil {
+		faults = append(faults, fmt.Errorf("pod range: %w", err))
+	}
 	if c.Bridge == "" || len(c.Bridge) > maxLinkName {
 		faults = append(faults, fmt.Errorf("bridge name %q must have 1 to %d characters", c.Bridge, maxLinkName))
-	}
-	if _, _, err := net.ParseCIDR(c.PodCIDR); err != nil {
-		faults = append(faults, fmt.Errorf("pod range: %w", err))
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("container runtime: %w: %w", errdefs.ErrInvalid, errors.Join(faults...))
@@ -73,6 +84,7 @@ func (c Config) validate() error {
 
 func (c Config) socket() string     { return filepath.Join(c.StateDir, "containerd.sock") }
 func (c Config) configFile() string { return filepath.Join(c.StateDir, "containerd.toml") }
+func (c Config) netDir() string     { return filepath.Join(c.StateDir, "cni", "net.d") }
 func (c Config) ipamDir() string    { return filepath.Join(c.StateDir, "cni", "ipam") }
 func (c Config) markDir() string    { return filepath.Join(c.StateDir, "imported") }
 
@@ -128,9 +140,12 @@ disabled_plugins = ['io.containerd.internal.v1.opt', 'io.containerd.nri.v1.nri',
       Root = '{{.Config.StateDir}}/runc'
       SystemdCgroup = false
   [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ['{{.Config.BundleDir}}/cni']
-    conf_dir = '{{.Config.StateDir}}/cni/net.d'
+    bin_dirs = ['{{.Config.BundleDir}}/cni'{{if .Config.CNIConfDir}}, '/opt/cni/bin'{{end}}]
+    conf_dir = '{{.Config.ConfDir}}'
 `))
+
+// ConfDir is where containerd finds the network configuration.
+func (c Config) ConfDir() string { return cmp.Or(c.CNIConfDir, c.netDir()) }
 
 func (c Config) containerd(h host) (string, error) {
 	var text strings.Builder
@@ -152,7 +167,8 @@ func (c Config) network(h host) ([]byte, error) {
 		"name":       "mesopod",
 		"plugins": []any{
 			map[string]any{
-				"type": "bridge", "bridge": c.Bridge, "isGateway": true, "ipMasq": true, "ipMasqBackend": backend, "hairpinMode": true,
+				"type": "bridge", "bridge": c.Bridge, "isGateway": true, "ipMasq": c.Masquerade, "ipMasqBackend": backend,
+				"hairpinMode": true, "mtu": c.MTU,
 				"ipam": map[string]any{
 					"type": "host-local", "dataDir": c.ipamDir(),
 					"ranges": []any{[]any{map[string]any{"subnet": c.PodCIDR}}},
@@ -171,8 +187,7 @@ func (c Config) network(h host) ([]byte, error) {
 
 // write puts both files in their place.
 func (c Config) write(h host) error {
-	netDir := filepath.Join(c.StateDir, "cni", "net.d")
-	for _, folder := range []string{c.StateDir, netDir, c.ipamDir(), c.markDir()} {
+	for _, folder := range []string{c.StateDir, c.netDir(), c.ipamDir(), c.markDir()} {
 		if err := os.MkdirAll(folder, 0o711); err != nil {
 			return fmt.Errorf("state folder: %w", err)
 		}
@@ -184,11 +199,14 @@ func (c Config) write(h host) error {
 	if err := os.WriteFile(c.configFile(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("containerd configuration: %w", err)
 	}
+	if c.CNIConfDir != "" {
+		return nil
+	}
 	list, err := c.network(h)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(netDir, "10-mesopod.conflist"), list, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.netDir(), "10-mesopod.conflist"), list, 0o600); err != nil {
 		return fmt.Errorf("network configuration: %w", err)
 	}
 	return nil

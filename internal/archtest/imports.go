@@ -6,13 +6,13 @@ import "fmt"
 var cores = []string{
 	"messages",
 	"scheduler/core", "scheduler/offers", "scheduler/procure", "scheduler/tasks", "scheduler/nodes", "scheduler/reconcile",
-	"executor/core", "executor/ledger", "executor/podstate", "executor/suicide",
+	"executor/core", "executor/ledger", "executor/network/plan", "executor/podstate", "executor/suicide",
 }
 
 // The packages of the two programs that act.
 var shells = []string{
 	"scheduler", "scheduler/bundle", "scheduler/credentials", "scheduler/kube", "scheduler/mesosconn", "scheduler/web",
-	"executor", "executor/agentconn", "executor/binder", "executor/credentials", "executor/kubelet", "executor/poller", "executor/proxy", "executor/runtime",
+	"executor", "executor/agentconn", "executor/binder", "executor/credentials", "executor/kubelet", "executor/network", "executor/poller", "executor/proxy", "executor/runtime",
 	"executor/statedir", "executor/store", "executor/vm/...", "executor/web",
 }
 

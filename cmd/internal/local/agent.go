@@ -71,6 +71,7 @@ func (l layout) executorVariables(a agent) map[string]string {
 func writeExecutorConfig(l layout) error {
 	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nkubeletPort: %d\nsuicideTimeout: %s\n",
 		messages.ExecutorConfigAPIVersion, messages.ExecutorConfigKind, kubeletPort, idleLife)
+	text += fmt.Sprintf("podNetwork: %s\n", l.PodNetwork)
 	if l.DNS {
 		text += fmt.Sprintf("clusterDNS: [%s]\n", manifests.DNSAddress)
 	}

@@ -37,6 +37,8 @@ type Config struct {
 	AgentFlags []string
 	// SchedulerFlags are further flags of the scheduler, each NAME=VALUE without the dashes; they win over ours.
 	SchedulerFlags []string
+	// PodNetwork is how pods reach those of other agents, routes or vxlan; empty means routes.
+	PodNetwork string
 	// DNS runs the cluster's DNS server, and has pods use it.
 	DNS bool
 	// Address is where the API server listens when Mesos runs elsewhere; nil takes the one that leads to the master.
@@ -138,6 +140,13 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Address != nil && !c.external() {
 		fault("--address=%s goes with a Mesos that runs elsewhere only: else the API server has the bridge's address", c.Address)
+	}
+	switch c.PodNetwork {
+	case "":
+		c.PodNetwork = "routes"
+	case "routes", "vxlan":
+	default:
+		fault("--pod-network=%s: want routes or vxlan", c.PodNetwork)
 	}
 	switch c.Launcher {
 	case "":

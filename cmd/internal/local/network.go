@@ -16,8 +16,8 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
-// buildNetwork makes the bridge in this namespace, and each agent's namespace with its link to it. Pods are routed
-// through their agent's address, so that this machine and the other agents reach them too.
+// buildNetwork makes the bridge in this namespace, and each agent's namespace with its link to it. This machine, which is
+// no node, reaches pods through their agent's address; the agents' executors find the way to each other's by themselves.
 func buildNetwork(l layout, a addresses) error {
 	here, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -42,7 +42,7 @@ func buildNetwork(l layout, a addresses) error {
 	return nil
 }
 
-// connectAgent makes an agent's network namespace at path, its link to the bridge, and the routes in it.
+// connectAgent makes an agent's network namespace at path, its link to the bridge, and its default route.
 func connectAgent(here *netlink.Handle, bridge int, path string, one agent, a addresses) error {
 	if err := createNetns(path); err != nil {
 		return fmt.Errorf("make network namespace: %w", err)
@@ -74,13 +74,6 @@ func connectAgent(here *netlink.Handle, bridge int, path string, one agent, a ad
 	}
 	if err := there.RouteAdd(&netlink.Route{Gw: a.bridge.Addr().AsSlice()}); err != nil {
 		return fmt.Errorf("add default route: %w", err)
-	}
-	for _, other := range a.agents {
-		if other.number != one.number {
-			if err := routePods(there, other); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

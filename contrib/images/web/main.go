@@ -5,6 +5,7 @@
 //	GET /healthz      200 while it serves
 //	GET /cluster      the pod's name at the API server, which is asked as programs in pods do
 //	GET /lookup?name=N  the addresses of a name, one a line, in order
+//	GET /caller       the address that asks, as it is seen here
 //	GET /exit?code=N  ends the process with exit code N, 0 to 255
 //
 // With --ask=URL it serves nothing and asks instead, again and again: see ask.
@@ -109,6 +110,9 @@ func newHandler(host, greeting string, exit chan<- int) http.Handler {
 		}
 		slices.Sort(addresses)
 		fmt.Fprintln(w, strings.Join(addresses, "\n"))
+	})
+	mux.HandleFunc("GET /caller", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, r.RemoteAddr)
 	})
 	mux.HandleFunc("GET /exit", func(w http.ResponseWriter, r *http.Request) {
 		code, err := strconv.ParseUint(r.FormValue("code"), 10, 8)

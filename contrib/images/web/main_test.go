@@ -22,6 +22,7 @@ func TestHandler(t *testing.T) {
 		{"/cluster", http.StatusBadGateway, ""}, // not in a pod
 		{"/lookup?name=127.0.0.1", http.StatusOK, "127.0.0.1\n"},
 		{"/lookup?name=", http.StatusNotFound, ""},
+		{"/caller", http.StatusOK, "192.0.2.1:1234\n"}, // as httptest has it
 		{"/other", http.StatusNotFound, ""},
 		{"/exit", http.StatusBadRequest, "code: want a number from 0 to 255\n"},
 		{"/exit?code=256", http.StatusBadRequest, "code: want a number from 0 to 255\n"},
