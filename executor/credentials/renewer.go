@@ -270,7 +270,11 @@ func (r *Renewer) ask(ctx context.Context, access messages.Access) (messages.Cre
 
 // save writes the record. The lock is held. What cannot be written is only missed by the next executor.
 func (r *Renewer) save() {
-	data, err := json.Marshal(r.known)
+	kept := r.known
+	if r.good() {
+		kept.Access.Token = "" // a launch that came meanwhile has brought another, which nobody needs after a restart
+	}
+	data, err := json.Marshal(kept)
 	if err == nil {
 		err = replace(filepath.Join(r.store.dir, recordFile), data)
 	}

@@ -96,6 +96,15 @@ func TestRenewerByToken(t *testing.T) {
 			t.Errorf("%s: %v, %v, want 0600", file, info.Mode(), err)
 		}
 	}
+	// A launch by another scheduler, while there are certificates: its address is kept, its token is not.
+	moved := s.access("second-token")
+	moved.URL = "https://127.0.0.1:1"
+	r.Offer(moved)
+	text, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err != nil || strings.Contains(string(text), "token") || !strings.Contains(string(text), moved.URL) {
+		t.Errorf("kept is %s, %v", text, err)
+	}
+	r.Offer(s.access("third-token"))
 	next := newRenewer(t, dir)
 	if err := await(t, next); err != nil {
 		t.Errorf("the next executor: %v", err)
