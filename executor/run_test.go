@@ -39,7 +39,6 @@ func newExecutor(t *testing.T, handler http.HandlerFunc, change func(*Env)) *Exe
 	if err := os.WriteFile(config.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config.KubeletKubeconfig = config.Kubeconfig
 	env, err := envFrom(lookup(agentEnv()))
 	if err != nil {
 		t.Fatal(err)
