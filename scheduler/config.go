@@ -33,6 +33,8 @@ type Config struct {
 	User string
 	// FailoverTimeout is how long Mesos keeps the framework's tasks while no scheduler is there.
 	FailoverTimeout time.Duration
+	// ForgetFramework is the id of a framework that has ended in Mesos: if it is the stored one, a new framework is made.
+	ForgetFramework string
 	// Hostname and WebUIURL are what Mesos' pages show and link to. Both may be empty.
 	Hostname, WebUIURL string
 	// KeeperURI is where agents fetch mesopod-keeper: an absolute path on the agents, or an http(s) URL. Empty means the

@@ -38,6 +38,7 @@ type Scheduler struct {
 	caller   *caller
 	writer   *writer
 	surveyor *surveyor
+	forget   string // Config.ForgetFramework
 	keeper   *keeper
 	pods     *podFeed
 	synced   func() bool // the pod feed has seen the first list
@@ -66,7 +67,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{client: client, archive: archive}
+	s := &Scheduler{client: client, archive: archive, forget: cfg.ForgetFramework}
 	cores := cfg.core(programs)
 	s.loop = newLoop(core.New(cores), s.dispatch)
 	s.kube, err = kube.New(
@@ -145,6 +146,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		if s.executors != nil {
 			if err := s.executors.prepare(ctx); err != nil {
+				return err
+			}
+		}
+		if s.forget != "" {
+			if err := forgetFrameworkID(ctx, s.client, s.forget); err != nil {
 				return err
 			}
 		}

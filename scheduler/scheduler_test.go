@@ -175,6 +175,42 @@ func TestStoredFrameworkID(t *testing.T) {
 	}
 }
 
+// A framework that ended is forgotten by its id, and only that one: the flag may stay.
+func TestForgetFramework(t *testing.T) {
+	client, m := newAPIServer("37"), newFakeMaster(t)
+	if err := storeFrameworkID(t.Context(), client, "F0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := forgetFrameworkID(t.Context(), client, "another"); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := loadFrameworkID(t.Context(), client); err != nil || id != "F0" {
+		t.Fatalf("got id %q, %v, want F0", id, err)
+	}
+	cfg := testConfig(m.host())
+	cfg.ForgetFramework = "F0"
+	for range 2 { // the second time with the flag still there
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := New(cfg, Deps{Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		if call := m.await(t, mesosscheduler.Call_SUBSCRIBE); call.FrameworkID.GetValue() == "F0" {
+			t.Errorf("SUBSCRIBE as the framework that was to be forgotten")
+		}
+		<-s.Ready()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if id, err := loadFrameworkID(t.Context(), client); err != nil || id != "F1" {
+			t.Errorf("got id %q, %v, want F1", id, err)
+		}
+	}
+}
+
 // Another scheduler has stored its id meanwhile: this one ends and says so.
 func TestFrameworkConflict(t *testing.T) {
 	client, m := newAPIServer("37"), newFakeMaster(t)

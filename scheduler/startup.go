@@ -78,6 +78,22 @@ func loadFrameworkID(ctx context.Context, client kubernetes.Interface) (string, 
 	return stored.Data[FrameworkIDKey], nil
 }
 
+// forgetFrameworkID removes the stored id if it is this one: the framework has ended, and a new one is to be made. Any other
+// id stays, so that a flag which nobody takes away does no harm at the next start.
+func forgetFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {
+	maps := client.CoreV1().ConfigMaps(Namespace)
+	stored, err := maps.Get(ctx, ConfigMapName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && stored.Data[FrameworkIDKey] != id {
+		return nil
+	}
+	if err != nil {
+		return withKind(err, "read the framework id")
+	}
+	delete(stored.Data, FrameworkIDKey)
+	_, err = maps.Update(ctx, stored, metav1.UpdateOptions{})
+	return withKind(err, "forget the framework id")
+}
+
 // storeFrameworkID keeps the id. Another id that is stored already is errdefs.ErrConflict: two schedulers would each own
 // half of the pods. A write that met another one of the ConfigMap is made again, on what that one has left.
 func storeFrameworkID(ctx context.Context, client kubernetes.Interface, id string) error {

@@ -123,17 +123,29 @@ func (c *Conn) operator(ctx context.Context, sub *subscription, question master.
 		}
 		return nil, fmt.Errorf("%w: %s: %s", kind, response.Status, bodyText(response))
 	}
+	answer, err := readAnswer(response)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Type.String() != question.String() {
+		return nil, fmt.Errorf("answer of type %s: %w", answer.Type, errdefs.ErrInvalid)
+	}
+	return answer, nil
+}
+
+// readAnswer reads and closes a good answer. A call that asks nothing has an empty one.
+func readAnswer(response *http.Response) (*master.Response, error) {
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	var answer master.Response
+	if len(data) == 0 {
+		return &answer, nil
+	}
 	if err := answer.Unmarshal(data); err != nil {
 		return nil, fmt.Errorf("answer of %d bytes: %w: %w", len(data), errdefs.ErrInvalid, err)
-	}
-	if answer.Type.String() != question.String() {
-		return nil, fmt.Errorf("answer of type %s: %w", answer.Type, errdefs.ErrInvalid)
 	}
 	return &answer, nil
 }

@@ -202,7 +202,7 @@ func TestFatal(t *testing.T) {
 		kind   error
 		text   string
 	}{
-		{name: "removed", id: "F1", refuse: said("Framework has been removed"), kind: errdefs.ErrRefused, text: "delete configmap mesopod-scheduler"},
+		{name: "removed", id: "F1", refuse: said("Framework has been removed"), kind: errdefs.ErrRefused, text: "--forget-framework=F1"},
 		{name: "failed over", id: "F1", refuse: said("Framework failed over"), kind: errdefs.ErrConflict, text: "only one may run"},
 		{name: "bad role", refuse: said("Role 'x' is invalid"), kind: errdefs.ErrRefused, text: "Role 'x' is invalid"},
 		{name: "other id", id: "F2", kind: errdefs.ErrConflict, text: "framework F2"},

@@ -221,9 +221,9 @@ func (c *Conn) deliver(event *scheduler.Event) error {
 func explain(message, frameworkID string) error {
 	switch {
 	case strings.Contains(message, "Framework has been removed"):
-		return fmt.Errorf("framework %s was removed from Mesos and all its tasks have ended; to start as a new framework delete "+
-			"the ConfigMap that holds its id (kubectl -n mesopod-system delete configmap mesopod-scheduler) and start the scheduler again: %w: %s",
-			frameworkID, errdefs.ErrRefused, message)
+		return fmt.Errorf("framework %s was removed from Mesos and all its tasks have ended; to start as a new framework "+
+			"start the scheduler with --forget-framework=%s: %w: %s",
+			frameworkID, frameworkID, errdefs.ErrRefused, message)
 	case strings.Contains(message, "failed over"):
 		return fmt.Errorf("another scheduler subscribed as framework %s; only one may run at a time: %w: %s",
 			frameworkID, errdefs.ErrConflict, message)
