@@ -20,6 +20,8 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("accept offers agent=%s offer=%s task=%s why=%q", e.AgentID, strings.Join(e.OfferIDs, ","), strings.Join(tasks, ","), e.Why)
 	case core.Decline:
 		return fmt.Sprintf("decline offers offer=%s refuse=%gs why=%q", strings.Join(e.OfferIDs, ","), e.RefuseSeconds, e.Why)
+	case core.AcceptInverse:
+		return fmt.Sprintf("accept inverse offer=%s refuse=%gs why=%q", strings.Join(e.OfferIDs, ","), e.RefuseSeconds, e.Why)
 	case core.Revive:
 		return fmt.Sprintf("revive offers why=%q", e.Why)
 	case core.Acknowledge:
@@ -78,6 +80,8 @@ func describeEvent(event core.Event) string {
 			ids[i] = e.Offers[i].ID.Value
 		}
 		return fmt.Sprintf("event=%s offer=%s", kind, strings.Join(ids, ","))
+	case core.InverseOffers:
+		return fmt.Sprintf("event=%s offers=%d", kind, len(e.Offers))
 	case core.Rescinded:
 		return fmt.Sprintf("event=%s offer=%s", kind, e.OfferID)
 	case core.StatusUpdate:

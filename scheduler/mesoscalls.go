@@ -22,6 +22,8 @@ func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
 		return conn.Accept(ctx, e)
 	case core.Decline:
 		return conn.Decline(ctx, e)
+	case core.AcceptInverse:
+		return conn.AcceptInverse(ctx, e)
 	case core.Revive:
 		return conn.Revive(ctx)
 	case core.Acknowledge:

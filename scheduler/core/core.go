@@ -95,6 +95,8 @@ func (c *Core) take(ev Event) {
 		c.onDisconnected()
 	case Offers:
 		c.onOffers(ev)
+	case InverseOffers:
+		c.onInverseOffers(ev)
 	case Rescinded:
 		c.onRescinded(ev)
 	case StatusUpdate:

@@ -31,6 +31,12 @@ type (
 		RefuseSeconds float64
 		Why           string
 	}
+	// AcceptInverse agrees to maintenances: the pods there may be ended when they begin. Mesos asks again after RefuseSeconds.
+	AcceptInverse struct {
+		OfferIDs      []string
+		RefuseSeconds float64
+		Why           string
+	}
 	// Revive clears the filters that earlier declines set.
 	Revive struct{ Why string }
 	// Acknowledge ends the retries of one status update. It always comes after the effects of applying the update.
@@ -133,6 +139,7 @@ type Note struct{ TaskID, Why string }
 
 func (Accept) effect()           {}
 func (Decline) effect()          {}
+func (AcceptInverse) effect()    {}
 func (Revive) effect()           {}
 func (Acknowledge) effect()      {}
 func (Kill) effect()             {}

@@ -20,6 +20,8 @@ type (
 	Disconnected struct{ Err error }
 	// Offers is an OFFERS event.
 	Offers struct{ Offers []mesos.Offer }
+	// InverseOffers is an INVERSE_OFFERS event: Mesos asks for agents back, for a maintenance.
+	InverseOffers struct{ Offers []mesos.InverseOffer }
 	// Rescinded is a RESCIND event.
 	Rescinded struct{ OfferID string }
 	// StatusUpdate is an UPDATE event. One with a UUID wants an acknowledgement.
@@ -123,6 +125,7 @@ type (
 func (Subscribed) event()        {}
 func (Disconnected) event()      {}
 func (Offers) event()            {}
+func (InverseOffers) event()     {}
 func (Rescinded) event()         {}
 func (StatusUpdate) event()      {}
 func (ExecutorFailed) event()    {}

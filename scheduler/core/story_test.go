@@ -92,6 +92,11 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return core.PodsSynced{Pods: pods}
 	case "offer":
 		return s.offer(t, d)
+	case "inverse-offer": // of agent A1, for an hour, an hour after the story's beginning
+		return core.InverseOffers{Offers: []mesos.InverseOffer{{OfferID: mesos.OfferID{Value: word(d, "offer", "i1")},
+			AgentID: &mesos.AgentID{Value: word(d, "agent", "A1")}, Unavailability: mesos.Unavailability{
+				Start:    mesos.TimeInfo{Nanoseconds: time.Date(2026, 1, 2, 4, 4, 5, 0, time.UTC).UnixNano()},
+				Duration: &mesos.DurationInfo{Nanoseconds: time.Hour.Nanoseconds()}}}}}
 	case "rescinded":
 		return core.Rescinded{OfferID: word(d, "id", "")}
 	case "agent-found":

@@ -23,6 +23,8 @@ func tell(effect core.Effect) string {
 		}
 	case core.Decline:
 		what, why = fmt.Sprintf("decline %v refuse=%g", e.OfferIDs, e.RefuseSeconds), e.Why
+	case core.AcceptInverse:
+		what, why = fmt.Sprintf("accept-inverse %v refuse=%g", e.OfferIDs, e.RefuseSeconds), e.Why
 	case core.Revive:
 		what, why = "revive", e.Why
 	case core.Acknowledge:

@@ -37,6 +37,17 @@ func (c *Conn) Decline(ctx context.Context, d core.Decline) error {
 	})
 }
 
+// AcceptInverse agrees to maintenances of agents.
+func (c *Conn) AcceptInverse(ctx context.Context, a core.AcceptInverse) error {
+	return c.send(ctx, &scheduler.Call{
+		Type: scheduler.Call_ACCEPT_INVERSE_OFFERS,
+		AcceptInverseOffers: &scheduler.Call_AcceptInverseOffers{
+			InverseOfferIDs: offerIDs(a.OfferIDs),
+			Filters:         &mesos.Filters{RefuseSeconds: &a.RefuseSeconds},
+		},
+	})
+}
+
 // Revive clears the filters of earlier declines in all roles.
 func (c *Conn) Revive(ctx context.Context) error {
 	return c.send(ctx, &scheduler.Call{Type: scheduler.Call_REVIVE, Revive: &scheduler.Call_Revive{}})

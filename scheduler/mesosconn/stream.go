@@ -194,6 +194,8 @@ func (c *Conn) deliver(event *scheduler.Event) error {
 		return &fatalError{explain(event.Error.Message, c.id())}
 	case event.Type == scheduler.Event_OFFERS && event.Offers != nil:
 		c.post(core.Offers{Offers: event.Offers.Offers})
+	case event.Type == scheduler.Event_INVERSE_OFFERS && event.InverseOffers != nil:
+		c.post(core.InverseOffers{Offers: event.InverseOffers.InverseOffers})
 	case event.Type == scheduler.Event_RESCIND && event.Rescind != nil:
 		c.post(core.Rescinded{OfferID: event.Rescind.OfferID.Value})
 	case event.Type == scheduler.Event_UPDATE && event.Update != nil:
