@@ -35,6 +35,8 @@ type Config struct {
 	FailoverTimeout time.Duration
 	// ForgetFramework is the id of a framework that has ended in Mesos: if it is the stored one, a new framework is made.
 	ForgetFramework string
+	// LeaderElect lets several schedulers stand by for each other: one works, as long as it holds a Lease.
+	LeaderElect bool
 	// Hostname and WebUIURL are what Mesos' pages show and link to. Both may be empty.
 	Hostname, WebUIURL string
 	// KeeperURI is where agents fetch mesopod-keeper: an absolute path on the agents, or an http(s) URL. Empty means the

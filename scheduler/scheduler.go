@@ -38,7 +38,8 @@ type Scheduler struct {
 	caller   *caller
 	writer   *writer
 	surveyor *surveyor
-	forget   string // Config.ForgetFramework
+	forget   string    // Config.ForgetFramework
+	election *election // nil: nobody else is there
 	keeper   *keeper
 	pods     *podFeed
 	synced   func() bool // the pod feed has seen the first list
@@ -68,6 +69,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{client: client, archive: archive, forget: cfg.ForgetFramework}
+	if cfg.LeaderElect {
+		s.election = newElection(client)
+	}
 	cores := cfg.core(programs)
 	s.loop = newLoop(core.New(cores), s.dispatch)
 	s.kube, err = kube.New(
@@ -134,11 +138,19 @@ func connect(kubeconfig string) (Deps, error) {
 func (s *Scheduler) Ready() <-chan struct{} { return s.loop.ready }
 
 // Run schedules until ctx ends, and then returns nil once all its parts have ended; pods live on. Any other error is one
-// that only a person can mend, or names the parts that did not end in time.
+// that only a person can mend, or names the parts that did not end in time. With Config.LeaderElect it waits for its turn
+// first, and an errdefs.ErrConflict may be the loss of the lease: then it is to be started again.
 func (s *Scheduler) Run(ctx context.Context) error {
 	if s.archive != nil {
 		defer s.archive.Close() // it was only read
 	}
+	if s.election != nil {
+		return s.election.lead(ctx, s.work)
+	}
+	return s.work(ctx)
+}
+
+func (s *Scheduler) work(ctx context.Context) error {
 	var frameworkID string
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		if err := checkServer(s.client); err != nil {

@@ -34,6 +34,7 @@ pods run on; the next one takes over the framework, whose id is stored in Config
 	set.StringVar(&cfg.User, "user", cfg.User, "user that executors run as on agents")
 	set.DurationVar(&cfg.FailoverTimeout, "failover-timeout", cfg.FailoverTimeout, "how long Mesos keeps the pods while no scheduler is there")
 	set.StringVar(&cfg.ForgetFramework, "forget-framework", "", "id of a framework that Mesos has removed: if it is the stored one, start as a new framework")
+	set.BoolVar(&cfg.LeaderElect, "leader-elect", false, "work only while holding Lease mesopod-system/mesopod-scheduler, so that several schedulers stand by for each other")
 	set.StringVar(&cfg.Hostname, "hostname", cfg.Hostname, "host name that Mesos' pages show for the framework")
 	set.StringVar(&cfg.WebUIURL, "webui-url", cfg.WebUIURL, "address that Mesos' pages link to")
 	set.StringVar(&cfg.KeeperURI, "keeper-uri", "", "where agents fetch mesopod-keeper: an absolute path there, or an http(s) URL (default mesopod-keeper in --bundle-dir)")

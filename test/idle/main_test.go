@@ -37,7 +37,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	suite = cluster.New(cluster.Options{Name: "idle", Agents: 2, Flags: []string{
-		"--scheduler-flag=executor-config=" + file, "--scheduler-flag=taint-nodes=true",
+		"--scheduler-flag=executor-config=" + file, "--scheduler-flag=taint-nodes=true", "--scheduler-flag=leader-elect=true",
 	}})
 	return cluster.Suite{Cluster: suite, Started: letOursThrough}.Run(m)
 }
