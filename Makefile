@@ -8,7 +8,9 @@ MAKEFLAGS += --no-print-directory
 
 BIN    := bin
 BUNDLE := $(BIN)/bundle
-MESOS  := $(BIN)/mesos
+MESOS_DIR := $(BIN)/mesos
+# Of make demo: real, or sim for the simulated Mesos.
+MESOS  ?= real
 STEP   := contrib/step.sh
 
 # A clone that belongs to another user, as in CI, has no version control as far as go is concerned; the build stamps the
@@ -16,7 +18,7 @@ STEP   := contrib/step.sh
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 # Where tests, benches and the demo find what was built.
 export MESOPOD_BUNDLE := $(CURDIR)/$(BUNDLE)
-export MESOPOD_MESOS  := $(CURDIR)/$(MESOS)
+export MESOPOD_MESOS  := $(CURDIR)/$(MESOS_DIR)
 
 RUNTIME := $(addprefix $(BUNDLE)/,containerd containerd-shim-runc-v2 ctr runc \
 	cni/bridge cni/host-local cni/loopback cni/portmap)
@@ -36,7 +38,7 @@ deps: ## install missing Debian packages (root, or sudo)
 
 .PHONY: mesos
 mesos: ## install a real Mesos 1.11.0 for tests and the demo into bin/mesos
-	@$(STEP) mesos contrib/mesos/install.sh $(MESOS)
+	@$(STEP) mesos contrib/mesos/install.sh $(MESOS_DIR)
 
 .PHONY: runtime
 runtime: $(RUNTIME) ## build containerd, runc and the CNI plugins into bin/bundle
@@ -97,13 +99,18 @@ check: ## lint, the tests without privileges, verify
 	@contrib/test.sh lint test-fast test-node verify
 
 .PHONY: demo
-demo: ## build all and run the demo on this machine (root)
-	@contrib/test.sh deps mesos runtime images build
-	@contrib/demo.sh
+demo: ## build all and run the demo on this machine (root); MESOS=sim needs no Mesos installed
+	@contrib/test.sh deps $(if $(filter sim,$(MESOS)),,mesos) runtime images build
+	@MESOS=$(MESOS) contrib/demo.sh
 
 .PHONY: bench-start
 bench-start: ## measure local mode: start to ready, first pod, 30 warm pods, memory (root; after mesos, runtime, images, build)
 	@CGO_ENABLED=0 go run ./test/bench/start -bundle-dir $(BUNDLE)
+
+.PHONY: bench-sim
+bench-sim: ## measure the simulated Mesos: offers and updates per second, memory, at 100, 1,000 and 10,000 agents
+	@CGO_ENABLED=0 go build -o $(BIN)/tools/bench-sim ./internal/mesossim/bench
+	@for agents in 100 1000 10000; do $(BIN)/tools/bench-sim -agents $$agents; done
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for 30 s (FUZZTIME=30s)

@@ -86,9 +86,21 @@ var imports = []importRule{
 	},
 	{
 		// Tests of other packages play the master or the agent, and so speak its language.
-		name: "mesos-wire", of: []string{"..."}, notOf: []string{"scheduler/mesosconn", "executor/agentconn"},
+		name: "mesos-wire", of: []string{"..."}, notOf: []string{"scheduler/mesosconn", "executor/agentconn", "internal/mesossim/..."},
 		deny: mesosWire,
-		why:  "calls and events of Mesos' wire are translated in mesosconn and agentconn; all others see events and effects of the cores (ADR 003)",
+		why:  "calls and events of Mesos' wire are translated in mesosconn and agentconn; all others see events and effects of the cores (ADR 003). The simulator is the other end of that wire",
+	},
+	{
+		name: "simulator-core", of: []string{"internal/mesossim/core", "internal/mesossim/allocator", "internal/mesossim/resources"},
+		deny: []string{
+			"io/...", "log/...", "net", "net/url", "os/...", "runtime/...", "sync/...", "syscall", "golang.org/x/sync/...", "golang.org/x/sys/...",
+			"github.com/golang/glog", "./scheduler/...", "./executor/...", "./internal/mesossim",
+		},
+		why: "the simulated cluster decides and does nothing, so that a test holds its clock; package mesossim acts (ADR 036)",
+	},
+	{
+		name: "simulator-apart", of: []string{"scheduler/...", "executor/..."}, deny: []string{"./internal/mesossim/..."},
+		why: "the product knows Mesos by its API only, whether it is real or simulated",
 	},
 	{
 		name: "cmd-on-top", of: []string{"..."}, notOf: []string{"cmd/..."}, tests: true, deny: []string{"./cmd/..."},

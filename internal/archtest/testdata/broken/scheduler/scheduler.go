@@ -15,6 +15,7 @@ import (
 	_ "broken.example/cmd/mesopod"           // want: cmd-on-top
 	_ "broken.example/executor/core"         // want: two-programs
 	_ "broken.example/internal/controlplane" // want: local-mode
+	_ "broken.example/internal/mesossim"     // want: simulator-apart
 	_ "testing"                              // want: no-testing
 )
 
