@@ -3,11 +3,13 @@
 # at the pod from both sides, Kubernetes and Mesos, deletes it and takes everything down. Each step is checked; the exit
 # status is 0 only if all of them held.
 #
-# usage: demo.sh           (root; after make mesos runtime images build). KEEP=1 leaves cluster and pod up.
+# usage: demo.sh           (root; after make mesos runtime images build). KEEP=1 leaves cluster and pod up; MESOS=sim takes
+#                          the simulated Mesos, which needs no make mesos.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bundle=${MESOPOD_BUNDLE:-$PWD/bin/bundle}
 mesos=${MESOPOD_MESOS:-$PWD/bin/mesos}
+kind=${MESOS:-real}
 keep=${KEEP:-0}
 state=/var/lib/mesopod/local
 pod=hello
@@ -54,7 +56,7 @@ finish() {
   if [ "$status" != 0 ]; then
     echo "demo: FAILED after $passed checks" >&2
     local file
-    for file in "$state"/logs/scheduler.log "$state"/logs/mesos-agent*.log \
+    for file in "$state"/logs/scheduler.log "$state"/logs/mesos-sim.log "$state"/logs/mesos-agent*.log \
       "$state"/agent*/work/slaves/*/frameworks/*/executors/*/runs/latest/{stderr,stdout,containerd.log}; do
       [ ! -s "$file" ] || { echo "---- end of $file" >&2; tail -n 25 "$file" >&2; }
     done
@@ -72,11 +74,11 @@ trap 'exit 143' TERM
 
 [ "$(id -u)" = 0 ] || die "run as root: local mode makes network namespaces, cgroups and mounts"
 for tool in jq curl ip; do command -v "$tool" >/dev/null || die "$tool is missing (make deps)"; done
-[ -x "$bundle/mesopod" ] && [ -x "$mesos/mesos-agent" ] || die "not built yet: make mesos runtime images build"
+[ -x "$bundle/mesopod" ] && { [ "$kind" = sim ] || [ -x "$mesos/mesos-agent" ]; } || die "not built yet: make mesos runtime images build"
 
-head_line "mesopod local: control plane, Mesos master and agent, scheduler"
+head_line "mesopod local --mesos=$kind: control plane, Mesos master and agent, scheduler"
 began=$SECONDS
-setsid "$bundle/mesopod" local --bundle-dir "$bundle" --mesos-dir "$mesos" >"$log" 2>&1 </dev/null &
+setsid "$bundle/mesopod" local --mesos "$kind" --bundle-dir "$bundle" --mesos-dir "$mesos" >"$log" 2>&1 </dev/null &
 cluster=$!
 tail -n +1 -s 0.1 --pid "$cluster" -f "$log" &
 follow=$!

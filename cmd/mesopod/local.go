@@ -34,7 +34,7 @@ changed sysctls. A second Ctrl-C does not wait for the pods. Each start is a new
 	}
 	bundle := executableDir()
 	set := c.Flags()
-	set.StringVar(&cfg.Mesos, "mesos", "real", "real: start a Mesos master and agents; or host:port of a master that runs already")
+	set.StringVar(&cfg.Mesos, "mesos", "real", "real: start a Mesos master and agents; sim: simulate them, nothing to install; or host:port of a master that runs already")
 	set.IntVar(&cfg.Agents, "agents", 1, "number of Mesos agents, 1 to 20, each a node with an address of its own")
 	set.StringVar(&cfg.Launcher, "launcher", "", "the agents' launcher, linux or posix (default linux where cgroup v1 is there)")
 	set.StringVar(&cfg.StateDir, "state-dir", local.DefaultStateDir, "folder for everything the cluster keeps")

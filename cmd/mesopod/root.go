@@ -34,7 +34,7 @@ func newRootCommand() *cobra.Command {
 	hideForeignFlags()
 	cli.AddLogFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
-	root.AddCommand(newSchedulerCommand(), newExecutorCommand(), newLocalCommand(), newDrainCommand(), newUndrainCommand(), newTeardownCommand(),
+	root.AddCommand(newSchedulerCommand(), newExecutorCommand(), newLocalCommand(), newSimCommand(), newDrainCommand(), newUndrainCommand(), newTeardownCommand(),
 		newKubectlCommand(), newBundleCommand(), newVersionCommand())
 	codeArgs(root)
 	return root

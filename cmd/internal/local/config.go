@@ -22,7 +22,7 @@ type Config struct {
 	BundleDir string
 	// MesosDir is where contrib/mesos was installed.
 	MesosDir string
-	// Mesos is "real", or the host:port or URL of the master of a Mesos that runs already.
+	// Mesos is "real", "sim", or the host:port or URL of the master of a Mesos that runs already.
 	Mesos string
 	// Agents is how many agents there are to be, 1 to 20. Where Mesos runs elsewhere it says nothing.
 	Agents int
@@ -72,7 +72,10 @@ const (
 )
 
 // external tells whether somebody else runs Mesos.
-func (c Config) external() bool { return c.Mesos != "real" }
+func (c Config) external() bool { return c.Mesos != "real" && !c.simulated() }
+
+// simulated tells whether Mesos is simulated by mesopod itself.
+func (c Config) simulated() bool { return c.Mesos == "sim" }
 
 // masterAddress is host:port of an external master.
 func (c Config) masterAddress() string {
@@ -102,13 +105,22 @@ func (c Config) complete() (Config, error) {
 		fault("--state-dir %s: want a folder of its own, such as /var/lib/mesopod/local", c.StateDir)
 	}
 	switch {
-	case c.Mesos == "sim":
-		fault("--mesos=sim is not in this version: use --mesos=real, or the address of a Mesos master")
+	case c.simulated():
+		// It makes no cgroups: the keeper does, as under Mesos' posix launcher.
+		if c.Launcher == "linux" {
+			fault("--launcher=linux goes with --mesos=real only: the simulated agents have posix")
+		}
+		if len(c.AgentFlags) > 0 {
+			fault("--agent-flag=%s goes with --mesos=real only: simulated agents have no such flags", c.AgentFlags[0])
+		}
+		if c.Launcher == "" {
+			c.Launcher = "posix"
+		}
 	case strings.HasPrefix(c.Mesos, "zk://"):
 		fault("--mesos=%s: finding the master by ZooKeeper is not supported yet: give host:port", c.Mesos)
 	case c.external():
 		if _, _, err := net.SplitHostPort(c.masterAddress()); err != nil {
-			fault("--mesos=%s: want real, or a master as host:port or http://host:port", c.Mesos)
+			fault("--mesos=%s: want real, sim, or a master as host:port or http://host:port", c.Mesos)
 		}
 	}
 	switch {

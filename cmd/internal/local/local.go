@@ -222,6 +222,9 @@ func (c *cluster) waitControlPlane(ctx context.Context) error {
 
 // startMesos runs master and agents.
 func (c *cluster) startMesos(ctx context.Context) error {
+	if c.simulated() {
+		return c.tell.step(fmt.Sprintf("simulated mesos, %d agents", len(c.addresses.agents)), func() error { return c.startSimulated(ctx) })
+	}
 	if err := os.MkdirAll(c.layout.master(), 0o700); err != nil {
 		return err
 	}
@@ -393,12 +396,4 @@ func removeMatches(pattern string) error {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(errs...)
-}
-
-// removeIfEmpty removes a folder, unless somebody keeps something else in it.
-func removeIfEmpty(dir string) error {
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return ignoreMissing(err)
-	}
-	return os.Remove(dir)
 }

@@ -33,13 +33,13 @@ func TestConfigFaultsAreToldTogether(t *testing.T) {
 	if _, err := cfg.complete(); err != nil {
 		t.Fatalf("a good configuration is refused: %v", err)
 	}
-	cfg.Agents, cfg.Mesos, cfg.Launcher, cfg.Subnet = 21, "sim", "docker", "10.89.0.0/20"
+	cfg.Agents, cfg.Mesos, cfg.Launcher, cfg.Subnet = 21, "zk://a", "docker", "10.89.0.0/20"
 	cfg.StateDir = "/" + strings.Repeat("x", maxStateDir)
 	_, err := cfg.complete()
 	if !errors.Is(err, errdefs.ErrInvalid) {
 		t.Fatalf("error = %v, want an invalid one", err)
 	}
-	for _, word := range []string{"--agents=21", "--mesos=sim", "--launcher=docker", "--subnet=10.89.0.0/20", "--state-dir"} {
+	for _, word := range []string{"--agents=21", "--mesos=zk://a", "--launcher=docker", "--subnet=10.89.0.0/20", "--state-dir"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the error does not tell about %s:\n%v", word, err)
 		}

@@ -34,10 +34,8 @@ func masterChild(l layout, a addresses) child {
 	}
 }
 
-// agentChild is a Mesos agent, in its own network namespace.
-func agentChild(l layout, a addresses, one agent) (child, error) {
-	work := l.work(one)
-	// The agent starts executors with these variables and no others of its own.
+// agentVariables are those with which an agent starts executors, and no others of its own.
+func (l layout) agentVariables(one agent) map[string]string {
 	variables := l.executorVariables(one)
 	maps.Copy(variables, map[string]string{
 		// What this machine keeps for a real cluster is not for ours.
@@ -46,7 +44,13 @@ func agentChild(l layout, a addresses, one agent) (child, error) {
 		"RES_OPTIONS":             resolverOptions,
 		mark:                      l.StateDir,
 	})
-	executor, err := json.Marshal(variables)
+	return variables
+}
+
+// agentChild is a Mesos agent, in its own network namespace.
+func agentChild(l layout, a addresses, one agent) (child, error) {
+	work := l.work(one)
+	executor, err := json.Marshal(l.agentVariables(one))
 	if err != nil {
 		return child{}, err
 	}

@@ -204,3 +204,11 @@ func waitFor(limit time.Duration, done func() (bool, error)) (bool, error) {
 		}
 	}
 }
+
+// removeIfEmpty removes a folder, unless somebody keeps something else in it.
+func removeIfEmpty(dir string) error {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		return ignoreMissing(err)
+	}
+	return os.Remove(dir)
+}

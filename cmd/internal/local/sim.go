@@ -1,0 +1,51 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/mesopod/mesopod/internal/mesossim"
+)
+
+// simulatedConfig is what the simulated Mesos of a local cluster is told: the same addresses, network namespaces and
+// folders as the real one.
+func simulatedConfig(l layout, a addresses) mesossim.Config {
+	cfg := mesossim.Config{Masters: []string{net.JoinHostPort(a.bridge.Addr().String(), strconv.Itoa(masterPort))}}
+	for _, one := range a.agents {
+		cfg.Agents = append(cfg.Agents, mesossim.Agent{
+			Name: one.name(), Hostname: one.hostname, Address: one.endpoint.String(), NetNS: l.netns(one), Dir: l.work(one),
+			Resources: l.AgentResources, Attributes: one.attributes(), Environment: l.agentVariables(one),
+		})
+	}
+	return cfg
+}
+
+// startSimulated runs master and agents in one child, which is mesopod itself.
+func (c *cluster) startSimulated(ctx context.Context) error {
+	if err := os.MkdirAll(c.layout.master(), 0o700); err != nil {
+		return err
+	}
+	data, err := json.Marshal(simulatedConfig(c.layout, c.addresses))
+	if err != nil {
+		return fmt.Errorf("configure simulated mesos: %w", err)
+	}
+	path := filepath.Join(c.layout.master(), "sim.json")
+	if err := writeFile(path, data); err != nil {
+		return fmt.Errorf("configure simulated mesos: %w", err)
+	}
+	c.startChild(ctx, child{
+		name: "mesos-sim",
+		args: append([]string{c.bundle("mesopod"), "sim", "--config=" + path, "--executor-registration-timeout=5m",
+			"--executor-reregistration-timeout=15s"}, c.ChildArgs...),
+		env:   systemEnv(),
+		log:   c.log("mesos-sim"),
+		grace: 5 * time.Second,
+	})
+	return c.parts.until(ctx, registerLimit, func(ctx context.Context) error { return c.master.hasAgents(ctx, c.addresses.agents) })
+}

@@ -1,0 +1,77 @@
+package simulated
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mesopod/mesopod/test/cluster"
+)
+
+// suite is the cluster of the tests that run.
+var suite = cluster.New(cluster.Options{Name: "simulated", Flags: []string{"--mesos=sim"}})
+
+func TestMain(m *testing.M) { os.Exit(cluster.Suite{Cluster: suite}.Run(m)) }
+
+// order tells the simulator to do something.
+func order(t *testing.T, what, format string, args ...any) {
+	t.Helper()
+	var answer struct{ ID string }
+	if err := cluster.Request(t.Context(), http.MethodPost, cluster.MasterURL+"/sim/"+what, fmt.Appendf(nil, format, args...), &answer); err != nil {
+		t.Fatalf("order %s: %v", what, err)
+	}
+}
+
+// TestLife: a pod runs to its end, as on the real one.
+func TestLife(t *testing.T) {
+	pod := suite.Create(t, cluster.NewPod("life", "echo done"))
+	suite.WaitPhase(t, pod.Name, corev1.PodSucceeded)
+	suite.WaitTask(t, pod, "TASK_FINISHED")
+	if log := suite.Logs(t, pod.Name); log != "done\n" {
+		t.Errorf("log %q", log)
+	}
+}
+
+// TestPartsReturn: the agent's process and then the master end and start again under a running pod, and executor and
+// scheduler find them; no container is touched, and the pod can be deleted after that.
+func TestPartsReturn(t *testing.T) {
+	pod := suite.Create(t, cluster.NewPod("returns", cluster.Steady))
+	running := suite.WaitPhase(t, pod.Name, corev1.PodRunning)
+	suite.WaitTask(t, pod, "TASK_RUNNING")
+	for what, orders := range map[string][]string{
+		"agents/mesos-agent1": {`{"action":"stop"}`, `{"action":"start"}`},
+		"master":              {`{"action":"stop"}`, `{"action":"start","keep_registry":true}`},
+	} {
+		for _, one := range orders {
+			order(t, what, "%s", one)
+		}
+		suite.WaitTask(t, pod, "TASK_RUNNING")
+		suite.SameContainer(t, running)
+	}
+	after := suite.Create(t, cluster.NewPod("after", "true"))
+	suite.WaitPhase(t, after.Name, corev1.PodSucceeded)
+	suite.SameContainer(t, running)
+	if err := suite.DeletePod(t.Context(), pod.Name); err != nil {
+		t.Fatal(err)
+	}
+	suite.WaitTask(t, pod, "TASK_KILLED")
+}
+
+// TestFaults: lost ACKs, broken streams and a master that is busy do not keep a pod from its end.
+func TestFaults(t *testing.T) {
+	for _, fault := range []string{
+		`{"link":"scheduler","kind":"drop","match":"ACKNOWLEDGE","calls":true,"count":2}`,
+		`{"link":"scheduler","kind":"truncate","match":"UPDATE","count":1}`,
+		`{"link":"scheduler","kind":"status","match":"ACCEPT","code":503,"count":1}`,
+		`{"link":"executor","kind":"truncate","match":"ACKNOWLEDGED","count":1}`,
+		`{"link":"executor","kind":"status","match":"UPDATE","code":503,"count":1}`,
+	} {
+		order(t, "faults", "%s", fault)
+	}
+	pod := suite.Create(t, cluster.NewPod("faults", "true"))
+	suite.WaitPhase(t, pod.Name, corev1.PodSucceeded)
+	suite.WaitTask(t, pod, "TASK_FINISHED")
+}
