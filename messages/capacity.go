@@ -31,15 +31,18 @@ func (r Resources) String() string {
 
 // Capacity is the size of a node, in Kubernetes' units.
 type Capacity struct {
-	// Cores is whole: the kubelet counts machines in whole cores. A remainder stays unused by pods.
+	// Cores is the node's capacity, whole and rounded up: the kubelet counts machines in whole cores.
 	Cores int
+	// MilliCPU is what pods may have of them, the node's allocatable: thousandths of a core.
+	MilliCPU int64
 	// MemoryBytes is a multiple of 1 MiB.
 	MemoryBytes int64
 }
 
 // NodeCapacity is the size of an agent's node: the agent's total in roles that the framework may use, less the
 // executor's fixed share. The scheduler writes it on the Node that it creates and the executor tells it to the
-// kubelet, so both say the same (design section 4, EX-107). An agent too small for one core and 32 MiB beside the
+// kubelet, so both say the same (design section 4, EX-107; half a core
+// of an agent is not thrown away, though). An agent too small for one core and 32 MiB beside the
 // executor is errdefs.ErrInvalid, never a wrapped-around number (EX-111).
 func NodeCapacity(agent, executor Resources) (Capacity, error) {
 	rest := agent.Sub(executor)
@@ -49,8 +52,10 @@ func NodeCapacity(agent, executor Resources) (Capacity, error) {
 			agent, executor, least, errdefs.ErrInvalid)
 	}
 	const huge = 1 << 40 // MiB; far above any machine, far below overflow
+	milli := int64(math.Round(math.Min(rest.CPUs, huge) * 1000))
 	return Capacity{
-		Cores:       int(math.Min(rest.CPUs, huge)),
+		Cores:       int((milli + 999) / 1000),
+		MilliCPU:    milli,
 		MemoryBytes: int64(math.Min(rest.MemMB, huge)) << 20,
 	}, nil
 }

@@ -204,16 +204,16 @@ func TestNodeCapacity(t *testing.T) {
 		agent, executor messages.Resources
 		want            messages.Capacity // zero for an error
 	}{
-		{"whole cores", messages.Resources{CPUs: 4, MemMB: 2048}, executor, messages.Capacity{Cores: 3, MemoryBytes: 1792 << 20}},
-		{"whole MiB", messages.Resources{CPUs: 1.5, MemMB: 300.7}, executor, messages.Capacity{Cores: 1, MemoryBytes: 44 << 20}},
-		{"decimals that binary numbers do not have", messages.Resources{CPUs: 4.1, MemMB: 1024}, messages.Resources{CPUs: 0.1}, messages.Capacity{Cores: 4, MemoryBytes: 1 << 30}},
-		{"the least", messages.Resources{CPUs: 1.4, MemMB: 288}, messages.Resources{CPUs: 0.4, MemMB: 256}, messages.Capacity{Cores: 1, MemoryBytes: 32 << 20}},
+		{"half a core stays", messages.Resources{CPUs: 4, MemMB: 2048}, executor, messages.Capacity{Cores: 4, MilliCPU: 3500, MemoryBytes: 1792 << 20}},
+		{"whole MiB", messages.Resources{CPUs: 1.5, MemMB: 300.7}, executor, messages.Capacity{Cores: 1, MilliCPU: 1000, MemoryBytes: 44 << 20}},
+		{"decimals that binary numbers do not have", messages.Resources{CPUs: 4.1, MemMB: 1024}, messages.Resources{CPUs: 0.1}, messages.Capacity{Cores: 4, MilliCPU: 4000, MemoryBytes: 1 << 30}},
+		{"the least", messages.Resources{CPUs: 1.4, MemMB: 288}, messages.Resources{CPUs: 0.4, MemMB: 256}, messages.Capacity{Cores: 1, MilliCPU: 1000, MemoryBytes: 32 << 20}},
 		{"no core left", messages.Resources{CPUs: 1.4, MemMB: 2048}, executor, messages.Capacity{}},
 		{"no memory left", messages.Resources{CPUs: 4, MemMB: 280}, executor, messages.Capacity{}},
 		{"less than the executor", messages.Resources{CPUs: 4, MemMB: 100}, executor, messages.Capacity{}},
 		{"nothing", messages.Resources{}, executor, messages.Capacity{}},
 		{"not a number", messages.Resources{CPUs: math.NaN(), MemMB: 2048}, executor, messages.Capacity{}},
-		{"endless", messages.Resources{CPUs: math.Inf(1), MemMB: math.Inf(1)}, executor, messages.Capacity{Cores: 1 << 40, MemoryBytes: 1 << 60}},
+		{"endless", messages.Resources{CPUs: math.Inf(1), MemMB: math.Inf(1)}, executor, messages.Capacity{Cores: 1 << 40, MilliCPU: 1000 << 40, MemoryBytes: 1 << 60}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := messages.NodeCapacity(tt.agent, tt.executor)

@@ -78,7 +78,7 @@ func (c Config) validate() error {
 	if socket := PodsSocket(c.RootDir); len(socket) > maxSocketPath {
 		faults = append(faults, fmt.Errorf("socket path %s has %d bytes, %d at most: choose a shorter state folder", socket, len(socket), maxSocketPath))
 	}
-	if c.Capacity.Cores < 1 || c.Capacity.MemoryBytes < 1 {
+	if c.Capacity.Cores < 1 || c.Capacity.MilliCPU < 1 || c.Capacity.MemoryBytes < 1 {
 		faults = append(faults, fmt.Errorf("node size of %d cores and %d bytes is too small", c.Capacity.Cores, c.Capacity.MemoryBytes))
 	}
 	if len(faults) > 0 {
@@ -152,6 +152,10 @@ func (c Config) cgroups(k *kubeletconfig.KubeletConfiguration) {
 	k.CgroupRoot = c.CgroupRoot
 	k.CgroupsPerQOS = true
 	k.EnforceNodeAllocatable = []string{"pods"}
+	// The kubelet knows whole cores only; what is not ours of the last one it leaves alone.
+	if spare := int64(c.Capacity.Cores)*1000 - c.Capacity.MilliCPU; spare > 0 {
+		k.SystemReserved = map[string]string{"cpu": fmt.Sprintf("%dm", spare)}
+	}
 	// Swap of the machine is not ours to judge; pods do not get any.
 	k.FailSwapOn = false
 	k.CPUCFSQuota = c.CPUQuota

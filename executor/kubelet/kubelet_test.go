@@ -22,7 +22,7 @@ func config() Config {
 	return Config{
 		Node: "a1", NodeIP: "10.0.0.1", Port: 10250, Kubeconfig: "/k", ClientCAFile: "/ca", TLSCertFile: "/crt", TLSPrivateKeyFile: "/key",
 		RootDir: "/run/mesopod/a1/kubelet", PodLogsDir: "/logs", RuntimeSocket: "/run/mesopod/a1/containerd.sock", CgroupRoot: "/mesos/c1",
-		Capacity: messages.Capacity{Cores: 2, MemoryBytes: 1 << 30},
+		Capacity: messages.Capacity{Cores: 2, MilliCPU: 1500, MemoryBytes: 1 << 30},
 	}
 }
 
@@ -53,6 +53,9 @@ func TestConfigurationIsValidUpstream(t *testing.T) {
 	}
 	if err := options.ValidateKubeletServer(&options.KubeletServer{KubeletFlags: *config().flags(), KubeletConfiguration: *k}); err != nil {
 		t.Error(err)
+	}
+	if spare := k.SystemReserved["cpu"]; spare != "500m" {
+		t.Errorf("of 2 cores of which 1.5 are ours %q are spared", spare)
 	}
 	if k.FailCgroupV1 || k.CgroupRoot != "/mesos/c1" || k.Authentication.Anonymous.Enabled || k.Authorization.Mode != "Webhook" ||
 		k.ReadOnlyPort != 0 || k.MakeIPTablesUtilChains || k.ImageGCHighThresholdPercent != 100 || k.CPUCFSQuota {

@@ -23,7 +23,7 @@ func CheckSection(section json.RawMessage) error {
 	// Of what stands for the rest only its being valid matters.
 	_, err := Config{
 		Node: "node", NodeIP: "192.0.2.1", Port: 10250, RootDir: "/root", PodLogsDir: "/logs", RuntimeSocket: "/socket", CgroupRoot: "/group",
-		Capacity: messages.Capacity{Cores: 1, MemoryBytes: 1 << 30}, Section: section,
+		Capacity: messages.Capacity{Cores: 1, MilliCPU: 1000, MemoryBytes: 1 << 30}, Section: section,
 	}.configuration()
 	return err
 }

@@ -45,7 +45,7 @@ func tell(effect core.Effect) string {
 	case core.StoreFrameworkID:
 		what, why = "store-framework-id "+e.FrameworkID, e.Why
 	case core.StoreNode:
-		what, why = fmt.Sprintf("store-node %s cpu=%s mem=%s", e.Node.Name, e.Node.Status.Capacity.Cpu(), e.Node.Status.Capacity.Memory()), e.Why
+		what, why = fmt.Sprintf("store-node %s cpu=%s mem=%s", e.Node.Name, e.Node.Status.Allocatable.Cpu(), e.Node.Status.Allocatable.Memory()), e.Why
 	case core.DeleteNode:
 		what, why = "delete-node "+e.Node, e.Why
 	case core.KeepAlive:

@@ -58,6 +58,8 @@ func Desired(agent Agent, cfg Config) (node *corev1.Node, notes []string, err er
 	if disk := int64(agent.Total.DiskMB); disk > 0 {
 		capacity[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(disk<<20, resource.BinarySI)
 	}
+	allocatable := capacity.DeepCopy()
+	allocatable[corev1.ResourceCPU] = *resource.NewMilliQuantity(size.MilliCPU, resource.DecimalSI)
 	return &corev1.Node{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -69,7 +71,7 @@ func Desired(agent Agent, cfg Config) (node *corev1.Node, notes []string, err er
 				messages.AnnotationExecutorResources: fmt.Sprintf("cpus:%g;mem:%g", cfg.Executor.CPUs, cfg.Executor.MemMB),
 			},
 		},
-		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity.DeepCopy()},
+		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: allocatable},
 	}, notes, nil
 }
 

@@ -222,8 +222,8 @@ func TestNode(t *testing.T) {
 				t.Errorf("node %s has label of attribute %s = %q, want %q", agent.Hostname, key, got, want)
 			}
 		}
-		if got, want := node.Status.Capacity.Cpu().Value(), int64(agent.Resources.CPUs-0.5); got != want {
-			t.Errorf("node has %d cpus, want %d of the agent's %g", got, want, agent.Resources.CPUs)
+		if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(agent.Resources.CPUs*1000-500); got != want {
+			t.Errorf("node has %dm cpus for pods, want %dm of the agent's %g cpus", got, want, agent.Resources.CPUs)
 		}
 		if got, want := node.Status.Capacity.Memory().Value()>>20, int64(agent.Resources.Mem)-256; got != want {
 			t.Errorf("node has %d MiB, want %d of the agent's %g", got, want, agent.Resources.Mem)

@@ -246,6 +246,21 @@ func maintains(t *testing.T, s system) {
 	}
 }
 
+// afterRestart waits for the update of a task that comes after TASK_RUNNING, whose acknowledgement the agent may have missed when it
+// went: then it sends TASK_RUNNING again, and nothing else before that is acknowledged.
+func (f *fw) afterRestart(id string, state mesos.TaskState) mesos.TaskStatus {
+	f.t.Helper()
+	got := f.next(scheduler.Event_UPDATE).Update.Status
+	if got.GetState() == mesos.TASK_RUNNING && state != mesos.TASK_RUNNING {
+		f.ack(got)
+		return f.update(id, state)
+	}
+	if got.TaskID.Value != id || got.GetState() != state {
+		f.t.Fatalf("UPDATE %v, want %s %v", got, id, state)
+	}
+	return got
+}
+
 // restartsAgent: the agent's process ends and comes back; executor and task go on, nothing is told twice.
 func restartsAgent(t *testing.T, s system) {
 	f := newFramework(t, s, nil)
@@ -256,7 +271,7 @@ func restartsAgent(t *testing.T, s system) {
 	missed := e.status("t", mesos.TASK_FINISHED)
 	eventually(t, "executor subscribed again", func() bool { return e.trySubscribe(nil, []mesos.TaskStatus{missed}) == 200 })
 	e.next(executor.Event_SUBSCRIBED)
-	got := f.update("t", mesos.TASK_FINISHED)
+	got := f.afterRestart("t", mesos.TASK_FINISHED)
 	if string(got.UUID) != string(missed.UUID) {
 		t.Errorf("UPDATE %v", got)
 	}
@@ -273,7 +288,7 @@ func restartsAgentAlone(t *testing.T, s system) {
 	f.running(second, "e", "t")
 	s.stopAgent(t, second)
 	s.startAgent(t, second)
-	got := f.update("t", mesos.TASK_GONE)
+	got := f.afterRestart("t", mesos.TASK_GONE)
 	if got.GetReason() != mesos.REASON_EXECUTOR_REREGISTRATION_TIMEOUT {
 		t.Errorf("UPDATE %v", got)
 	}
