@@ -29,6 +29,8 @@ type Config struct {
 	Role string
 	// FrameworkName and Principal identify the framework in Mesos. Principal may be empty.
 	FrameworkName, Principal string
+	// SecretFile holds the secret of Principal, where masters authenticate frameworks. Empty: no credentials are sent.
+	SecretFile string
 	// User that executors run as on agents.
 	User string
 	// FailoverTimeout is how long Mesos keeps the framework's tasks while no scheduler is there.
@@ -89,6 +91,9 @@ func (c Config) Check() error {
 	if c.User == "" {
 		fault("user is empty: Mesos starts executors as some user")
 	}
+	if c.SecretFile != "" && c.Principal == "" {
+		fault("secret file %s without a principal", c.SecretFile)
+	}
 	if c.FailoverTimeout < time.Minute {
 		fault("failover timeout %s is under 1m: Mesos would kill all pods soon after the scheduler stops", c.FailoverTimeout)
 	}
@@ -142,7 +147,7 @@ func (c Config) core(programs procure.Bundle) core.Config {
 
 func (c Config) mesos() mesosconn.Config {
 	return mesosconn.Config{
-		Master: c.Master,
+		Master: c.Master, SecretFile: c.SecretFile,
 		Framework: mesosconn.Framework{
 			User: c.User, Name: c.FrameworkName, Principal: c.Principal,
 			Hostname: c.Hostname, WebUIURL: c.WebUIURL, FailoverTimeout: c.FailoverTimeout,

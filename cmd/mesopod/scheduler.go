@@ -31,6 +31,7 @@ pods run on; the next one takes over the framework, whose id is stored in Config
 	set.StringVar(&cfg.Role, "role", cfg.Role, "Mesos role; only * is supported yet")
 	set.StringVar(&cfg.FrameworkName, "framework-name", cfg.FrameworkName, "the framework's name in Mesos")
 	set.StringVar(&cfg.Principal, "principal", cfg.Principal, "the framework's principal in Mesos")
+	set.StringVar(&cfg.SecretFile, "secret-file", "", "file with the secret of --principal, for masters that authenticate frameworks")
 	set.StringVar(&cfg.User, "user", cfg.User, "user that executors run as on agents")
 	set.DurationVar(&cfg.FailoverTimeout, "failover-timeout", cfg.FailoverTimeout, "how long Mesos keeps the pods while no scheduler is there")
 	set.StringVar(&cfg.ForgetFramework, "forget-framework", "", "id of a framework that Mesos has removed: if it is the stored one, start as a new framework")

@@ -112,6 +112,7 @@ func (c *Conn) operator(ctx context.Context, sub *subscription, question master.
 	if err != nil {
 		return nil, err
 	}
+	c.credentials.sign(request)
 	response, err := c.calls.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)

@@ -20,6 +20,8 @@ type Config struct {
 	Master string
 	// Framework is how the framework presents itself.
 	Framework Framework
+	// SecretFile holds the secret of Framework.Principal, for masters that authenticate frameworks. Empty: no credentials.
+	SecretFile string
 	// CallTimeout bounds one call and the wait for SUBSCRIBED. Zero is 10 s.
 	CallTimeout time.Duration
 	// MinBackoff and MaxBackoff bound the pause between attempts to subscribe, before jitter. Zero is 250 ms and 15 s.

@@ -22,6 +22,8 @@ type Conn struct {
 	cfg     Config
 	masters []*url.URL
 	post    func(core.Event)
+	// credentials go with every request to a master.
+	credentials credentials
 
 	// The stream and the calls have connections of their own, so that closing one never breaks the other.
 	stream, calls *http.Client
@@ -50,8 +52,14 @@ func New(cfg Config, post func(core.Event)) (*Conn, error) {
 	if cfg.Framework.User == "" || cfg.Framework.Name == "" {
 		return nil, fmt.Errorf("framework without user or name: %w", errdefs.ErrInvalid)
 	}
+	var who credentials
+	if cfg.SecretFile != "" {
+		if who, err = readCredentials(cfg.Framework.Principal, cfg.SecretFile); err != nil {
+			return nil, err
+		}
+	}
 	return &Conn{
-		cfg: cfg, masters: masters, post: post,
+		cfg: cfg, masters: masters, post: post, credentials: who,
 		stream: newClient(), calls: newClient(),
 	}, nil
 }

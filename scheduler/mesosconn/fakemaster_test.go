@@ -195,10 +195,16 @@ type harness struct {
 
 func start(t *testing.T, masters, frameworkID string) *harness {
 	t.Helper()
+	return startAs(t, masters, frameworkID, "")
+}
+
+func startAs(t *testing.T, masters, frameworkID, secretFile string) *harness {
+	t.Helper()
 	h := &harness{events: make(chan core.Event, 64), done: make(chan error, 1)}
 	conn, err := New(Config{
 		Master:      masters,
-		Framework:   Framework{User: "root", Name: "mesopod", FailoverTimeout: 7 * 24 * time.Hour, WebUIURL: "http://x"},
+		SecretFile:  secretFile,
+		Framework:   Framework{User: "root", Name: "mesopod", Principal: "mesopod", FailoverTimeout: 7 * 24 * time.Hour, WebUIURL: "http://x"},
 		CallTimeout: 2 * time.Second, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
 	}, func(e core.Event) { h.events <- e })
 	if err != nil {

@@ -49,6 +49,7 @@ func (c *Conn) send(ctx context.Context, call *scheduler.Call) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", call.Type, errdefs.ErrInvalid, err)
 	}
+	c.credentials.sign(request)
 	request.Header.Set(streamHeader, sub.streamID)
 	response, err := c.calls.Do(request)
 	if err != nil {

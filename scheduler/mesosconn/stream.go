@@ -93,6 +93,7 @@ func (c *Conn) subscribe(ctx context.Context, master *url.URL) (*http.Response, 
 		if err != nil {
 			return nil, nil, err
 		}
+		c.credentials.sign(request)
 		response, err := c.stream.Do(request)
 		if err != nil {
 			return nil, nil, fmt.Errorf("subscribe at %s: %w: %w", master.Host, errdefs.ErrUnavailable, err)
@@ -109,7 +110,9 @@ func (c *Conn) subscribe(ctx context.Context, master *url.URL) (*http.Response, 
 			}
 			glog.V(1).Infof("follow redirect from=%s to=%s", master.Host, leader.Host)
 			master = leader
-		case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
+		case http.StatusUnauthorized:
+			return nil, nil, &fatalError{fmt.Errorf("subscribe at %s: %w: %s: %s", master.Host, errdefs.ErrRefused, response.Status, c.credentials.advice())}
+		case http.StatusBadRequest, http.StatusForbidden,
 			http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
 			return nil, nil, &fatalError{fmt.Errorf("subscribe at %s: %w: %s: %s", master.Host, errdefs.ErrRefused, response.Status, text)}
 		default:

@@ -105,6 +105,7 @@ func (c *Conn) readRegistry(ctx context.Context, sub *subscription) (registry, e
 	if err != nil {
 		return registry{}, fmt.Errorf("%w: %w", errdefs.ErrInvalid, err)
 	}
+	c.credentials.sign(request)
 	response, err := c.calls.Do(request)
 	if err != nil {
 		return registry{}, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
