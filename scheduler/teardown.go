@@ -27,12 +27,12 @@ type Teardown struct {
 }
 
 // PlanTeardown looks at what a teardown would end. The error is errdefs.ErrNotFound when no framework is stored.
-func PlanTeardown(ctx context.Context, kubeconfig, master string) (*Teardown, error) {
+func PlanTeardown(ctx context.Context, kubeconfig, master, principal, secretFile string) (*Teardown, error) {
 	deps, err := connect(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	operator, err := mesosconn.NewOperator(master)
+	operator, err := mesosconn.NewOperator(master, principal, secretFile)
 	if err != nil {
 		return nil, err
 	}

@@ -19,12 +19,23 @@ import (
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
 )
 
+// operatorFlags are how people's verbs reach API server and Mesos.
+type operatorFlags struct{ kubeconfig, master, principal, secretFile string }
+
+func (f *operatorFlags) add(c *cobra.Command) {
+	set := c.Flags()
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default the service account of the pod it runs in)")
+	set.StringVar(&f.master, "master", "", "Mesos masters as host:port or URL, separated by commas")
+	set.StringVar(&f.principal, "principal", "", "principal for masters that authenticate operators")
+	set.StringVar(&f.secretFile, "secret-file", "", "file with the secret of --principal")
+}
+
 // drainFlags are what drain and undrain share.
 type drainFlags struct {
-	kubeconfig, master string
-	timeout            time.Duration
-	grace              time.Duration
-	force, emptyDirs   bool
+	operatorFlags
+	timeout          time.Duration
+	grace            time.Duration
+	force, emptyDirs bool
 }
 
 func newDrainCommand() *cobra.Command {
@@ -65,9 +76,8 @@ func newUndrainCommand() *cobra.Command {
 }
 
 func (f *drainFlags) add(c *cobra.Command) {
+	f.operatorFlags.add(c)
 	set := c.Flags()
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default the service account of the pod it runs in)")
-	set.StringVar(&f.master, "master", "", "Mesos masters as host:port or URL, separated by commas")
 	set.DurationVar(&f.timeout, "timeout", 15*time.Minute, "how long it may take in all")
 }
 
@@ -83,7 +93,7 @@ type drainer struct {
 func (f *drainFlags) with(cmd *cobra.Command, name string, do func(context.Context, *drainer) error) error {
 	ctx, cancel := context.WithTimeout(untilSignal(cmd.Context()), f.timeout)
 	defer cancel()
-	master, err := mesosconn.NewOperator(f.master)
+	master, err := mesosconn.NewOperator(f.master, f.principal, f.secretFile)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 const teardownLimit = 2 * time.Minute
 
 func newTeardownCommand() *cobra.Command {
-	var kubeconfig, master, confirmed string
+	var f operatorFlags
+	var confirmed string
 	c := &cobra.Command{
 		Use:   "teardown --master=HOST:PORT[,HOST:PORT...]",
 		Short: "End the framework in Mesos with all its pods, for good",
@@ -32,18 +33,16 @@ On the agents stay: sandboxes with logs until the agent's gc_delay has passed, a
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(untilSignal(cmd.Context()), teardownLimit)
 			defer cancel()
-			return coded(teardown(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), kubeconfig, master, confirmed))
+			return coded(teardown(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), f, confirmed))
 		},
 	}
-	set := c.Flags()
-	set.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default the service account of the pod it runs in)")
-	set.StringVar(&master, "master", "", "Mesos masters as host:port or URL, separated by commas")
-	set.StringVar(&confirmed, "confirm", "", "the framework's id, in place of the question")
+	f.add(c)
+	c.Flags().StringVar(&confirmed, "confirm", "", "the framework's id, in place of the question")
 	return c
 }
 
-func teardown(ctx context.Context, in io.Reader, out io.Writer, kubeconfig, master, confirmed string) error {
-	plan, err := scheduler.PlanTeardown(ctx, kubeconfig, master)
+func teardown(ctx context.Context, in io.Reader, out io.Writer, f operatorFlags, confirmed string) error {
+	plan, err := scheduler.PlanTeardown(ctx, f.kubeconfig, f.master, f.principal, f.secretFile)
 	if err != nil {
 		return fmt.Errorf("teardown: %w", err)
 	}

@@ -17,18 +17,26 @@ import (
 
 // Operator makes calls of the operator API for people, without a subscription: whichever master leads.
 type Operator struct {
-	masters []*url.URL
-	client  *http.Client
-	timeout time.Duration
+	masters     []*url.URL
+	credentials credentials
+	client      *http.Client
+	timeout     time.Duration
 }
 
-// NewOperator takes the masters as Config.Master has them. The error is errdefs.ErrInvalid.
-func NewOperator(masters string) (*Operator, error) {
+// NewOperator takes the masters as Config.Master has them, and the principal and the file of its secret for masters that
+// authenticate operators; both are empty for others. The error is errdefs.ErrInvalid.
+func NewOperator(masters, principal, secretFile string) (*Operator, error) {
 	parsed, err := ParseMasters(masters)
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{masters: parsed, client: newClient(), timeout: 10 * time.Second}, nil
+	var who credentials
+	if secretFile != "" {
+		if who, err = readCredentials(principal, secretFile); err != nil {
+			return nil, err
+		}
+	}
+	return &Operator{masters: parsed, credentials: who, client: newClient(), timeout: 10 * time.Second}, nil
 }
 
 // Close gives the connections back.
@@ -103,6 +111,7 @@ func (o *Operator) ask(ctx context.Context, at *url.URL, body []byte) (*master.R
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalid, err)
 		}
+		o.credentials.sign(request)
 		response, err := o.client.Do(request)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)

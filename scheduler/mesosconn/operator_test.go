@@ -31,7 +31,7 @@ func operatorAt(t *testing.T, answer func(http.ResponseWriter, *master.Call)) st
 }
 
 func newOperator(t *testing.T, masters ...string) *Operator {
-	o, err := NewOperator(strings.Join(masters, ","))
+	o, err := NewOperator(strings.Join(masters, ","), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,5 +85,35 @@ func TestDrained(t *testing.T) {
 		if !errors.Is(err, want) || drained != (id == "drained") {
 			t.Errorf("agent %s: drained %t, %v", id, drained, err)
 		}
+	}
+}
+
+// A master that authenticates operators gets principal and secret, also by way of a follower; without them it refuses.
+func TestOperatorAuthenticates(t *testing.T) {
+	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, secret, _ := r.BasicAuth(); user != "ops" || secret != "s3cret" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(leader.Close)
+	follower := operatorAt(t, func(w http.ResponseWriter, _ *master.Call) {
+		w.Header().Set("Location", "//"+strings.TrimPrefix(leader.URL, "http://")+operatorPath)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	o, err := NewOperator(follower, "ops", secretFile(t, "s3cret\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.Close)
+	if err := o.Teardown(t.Context(), "F1"); err != nil {
+		t.Errorf("teardown: %v", err)
+	}
+	if err := newOperator(t, follower).Teardown(t.Context(), "F1"); !errors.Is(err, errdefs.ErrRefused) {
+		t.Errorf("without credentials: %v, want refused", err)
+	}
+	if _, err := NewOperator(follower, "", secretFile(t, "s3cret")); !errors.Is(err, errdefs.ErrInvalid) {
+		t.Errorf("a secret without a principal: %v, want invalid", err)
 	}
 }
