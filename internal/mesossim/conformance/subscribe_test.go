@@ -19,7 +19,9 @@ func subscribes(t *testing.T, s system) {
 	if got := f.header.Get("Content-Type"); got != protobuf {
 		t.Errorf("content type %q", got)
 	}
+	f.mu.Lock()
 	subscribed := f.events[0].Subscribed
+	f.mu.Unlock()
 	if subscribed.GetHeartbeatIntervalSeconds() != 15 || subscribed.MasterInfo == nil || subscribed.MasterInfo.GetVersion() != "1.11.0" {
 		t.Errorf("SUBSCRIBED %v", subscribed)
 	}
