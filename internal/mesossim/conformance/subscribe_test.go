@@ -107,7 +107,9 @@ func refusedFrameworks(t *testing.T, s system) {
 		f.subscribe()
 		if f.look(patience/4, func(e *scheduler.Event) bool { return e.Type == scheduler.Event_ERROR && e.Error.Message != "" }) == nil {
 			t.Errorf("%s: not refused", name)
+			f.mu.Lock()
 			f.info.ID = f.events[0].GetSubscribed().GetFrameworkID()
+			f.mu.Unlock()
 			f.call(&scheduler.Call{Type: scheduler.Call_TEARDOWN})
 		}
 		select {

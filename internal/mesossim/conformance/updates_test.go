@@ -150,6 +150,8 @@ func killsBeforeDelivery(t *testing.T, s system) {
 	f.ack(got)
 	if code := e.trySubscribe(nil, nil); code == 200 {
 		e.next(executor.Event_SHUTDOWN)
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		for _, event := range e.events {
 			if event.Type == executor.Event_SUBSCRIBED {
 				t.Error("SUBSCRIBED before SHUTDOWN")
