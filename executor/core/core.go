@@ -44,9 +44,12 @@ type Core struct {
 	seq       int
 
 	connected, taskKilling bool
-	kubeletReady           bool
-	exit                   exit
-	recovery               recovery
+	// drained: the agent was told to drain, and has launched nothing since. It takes no task until this executor has ended,
+	// even after it was reactivated, so an idle one ends at once.
+	drained      bool
+	kubeletReady bool
+	exit         exit
+	recovery     recovery
 
 	// These two live for one Step.
 	out     []Effect

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -97,14 +98,23 @@ func (c *Core) onKubeletEnded(now time.Time, ev KubeletEnded) {
 	}
 }
 
+// leaving tells whether the kubelet has yet to complete the deletion of a pod on the API server.
+func (c *Core) leaving() bool {
+	return slices.ContainsFunc(c.fedPods(), func(p *pod) bool { return p.object.DeletionTimestamp != nil && !p.apiGone })
+}
+
 // endIfDue says Exit when nothing holds the executor any more: at the end of a shutdown, or of an idle executor's
 // patience (EX-96, EX-97).
 func (c *Core) endIfDue(now time.Time) {
 	if !c.exit.begun {
-		if !c.watch.Due(now) {
+		switch {
+		case c.drained && c.heldBy() == "" && !c.leaving():
+			c.endIdle(now, "the agent is drained")
+		case c.watch.Due(now):
+			c.endIdle(now, fmt.Sprintf("idle for %s", c.cfg.SuicideTimeout))
+		default:
 			return
 		}
-		c.endIdle(now, fmt.Sprintf("idle for %s", c.cfg.SuicideTimeout))
 	}
 	busy := c.liveTasks() != "" || len(c.fedPods()) > 0
 	if !busy && !c.exit.emptied {

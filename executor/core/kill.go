@@ -142,6 +142,7 @@ func (c *Core) kill(now time.Time, t *task, asked *time.Duration) {
 // for disruption budgets, which may have the pod wait until another one has taken its place.
 func (c *Core) drain(now time.Time, t *task, grace, asked time.Duration) {
 	why := fmt.Sprintf("kill with %s, the pod asks for %s", asked, grace)
+	c.drained = true
 	c.beginKill(now, t, endKilled, asked, why)
 	c.evict(now, t, grace, now.Add(asked-grace), why)
 }

@@ -50,6 +50,7 @@ func (c *Core) onLaunch(now time.Time, ev Launch) {
 		return
 	}
 	c.watch.Rearm(now)
+	c.drained = false
 	launch, no := c.check(ev)
 	t := c.accept(ev.TaskID)
 	if launch.Pod != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -74,4 +75,11 @@ func TestDrainAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitTask(t, before, "TASK_KILLED")
+	// The agent drains as long as an executor lives there, whatever the master says: ours has no more to do and ends.
+	eventually(t, "the executor to end", func(context.Context) error {
+		if pid, err := suite.PartPID(ofFirst, executorWords); err == nil {
+			return fmt.Errorf("it runs as %d", pid)
+		}
+		return nil
+	})
 }
