@@ -61,8 +61,13 @@ func TestDrainAgent(t *testing.T) {
 
 	agentID := before.Annotations["k8s.mesosphere.io/slaveId"]
 	operator(t.Context(), t, "DRAIN_AGENT", "drain_agent", agentID, map[string]any{"max_grace_period": map[string]int64{"seconds": 600}})
-	t.Cleanup(func() {
+	reactivate := func() {
 		operator(context.WithoutCancel(t.Context()), t, "REACTIVATE_AGENT", "reactivate_agent", agentID, nil)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			reactivate()
+		}
 	})
 	waitTask(t, before, "TASK_KILLING")
 	held, err := client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -82,4 +87,8 @@ func TestDrainAgent(t *testing.T) {
 		}
 		return nil
 	})
+	reactivate()
+	// What comes before the agent has noticed the executor's end is dropped and launched anew.
+	create(t, onNode(newPod("after-drain", steady), nodeName))
+	waitPhase(t, "after-drain", corev1.PodRunning)
 }
