@@ -44,8 +44,7 @@ func (c *Core) delete(t *task, grace time.Duration, why string) {
 	c.do(d.effect(time.Time{}, t.id, why))
 }
 
-// evict asks for the pod's eviction until a moment, and for its deletion then. It looks at the clock only through the deadline
-// that it sets, so the first call is an eviction.
+// evict asks for the pod's eviction up to a moment, and for its deletion from then on.
 func (c *Core) evict(now time.Time, t *task, grace time.Duration, until time.Time, why string) {
 	d := &deletion{namespace: t.namespace, name: t.name, uid: t.uid, grace: grace, evictUntil: until}
 	c.deletions[t.id] = d

@@ -15,8 +15,9 @@ import (
 const lockPoll = time.Second
 
 // Lock waits until this process alone keeps what name stands for in this network namespace. It is an abstract Unix socket,
-// which the kernel frees with the process, however that ends. It returns nil when ctx ends.
-func Lock(ctx context.Context, name string) (net.Listener, error) {
+// which the kernel frees with the process, however that ends. waiting is called once when another process has it. Lock returns
+// nil when ctx ends.
+func Lock(ctx context.Context, name string, waiting func()) (net.Listener, error) {
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
 	for told := false; ; {
@@ -32,6 +33,7 @@ func Lock(ctx context.Context, name string) (net.Listener, error) {
 		if !told {
 			told = true
 			glog.Infof("wait for lock name=%s reason=%q", name, "another executor in this network namespace has it")
+			waiting()
 		}
 		select {
 		case <-ctx.Done():

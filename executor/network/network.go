@@ -83,12 +83,15 @@ func New(config Config, client kubernetes.Interface) (*Network, error) {
 // MTU is the largest packet that pods may send.
 func (n *Network) MTU() int { return n.device.mtu() }
 
-// Ready is closed when pods may start: what does not depend on other nodes is in place.
+// Ready is closed when pods may start: what does not depend on other nodes is in place, or another executor of this network
+// namespace keeps it.
 func (n *Network) Ready() <-chan struct{} { return n.ready }
+
+func (n *Network) start() { n.readyOnce.Do(func() { close(n.ready) }) }
 
 // Run keeps the ways until ctx ends, then removes them.
 func (n *Network) Run(ctx context.Context) error {
-	lock, err := Lock(ctx, lockName)
+	lock, err := Lock(ctx, lockName, n.start)
 	if err != nil || lock == nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (n *Network) Run(ctx context.Context) error {
 	if err := n.prepare(ctx); err != nil {
 		return fmt.Errorf("pod network: %w", err)
 	}
-	n.readyOnce.Do(func() { close(n.ready) })
+	n.start()
 	if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		n.follow(ctx, informer, changed)
 	}

@@ -176,3 +176,31 @@ func TestNewTellsFaults(t *testing.T) {
 		t.Errorf("foreign address: %v", err)
 	}
 }
+
+// The second executor in a network namespace leaves the ways to the first one; its pods start all the same.
+func TestReadyBesideAnother(t *testing.T) {
+	if !ownNamespace(t) {
+		return
+	}
+	first, err := Lock(t.Context(), lockName, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }() // it goes with the process at the latest
+	n, err := New(config(plan.Routes), fake.NewClientset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	select {
+	case <-n.Ready():
+	case <-time.After(20 * time.Second):
+		t.Error("pods would wait for the end of the other executor")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

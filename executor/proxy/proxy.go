@@ -64,7 +64,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if !started.CompareAndSwap(false, true) {
 		return fmt.Errorf("a service proxy was started in this process before: %w", errdefs.ErrConflict)
 	}
-	lock, err := network.Lock(ctx, lockName)
+	lock, err := network.Lock(ctx, lockName, func() {})
 	if err != nil || lock == nil {
 		return err // nil when ctx ended
 	}

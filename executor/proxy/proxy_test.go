@@ -89,7 +89,7 @@ func TestRulesComeAndGo(t *testing.T) {
 	if !ownNamespace(t) {
 		return
 	}
-	first, err := network.Lock(t.Context(), lockName)
+	first, err := network.Lock(t.Context(), lockName, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
