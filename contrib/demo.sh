@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Shows mesopod at work on this machine: starts a local cluster on a real Mesos, runs contrib/examples/hello.yaml, looks
-# at the pod from both sides, Kubernetes and Mesos, deletes it and takes everything down. Each step is checked; the exit
-# status is 0 only if all of them held.
+# Shows mesopod at work on this machine: starts a local cluster with two agents on a real Mesos, runs
+# contrib/examples/hello.yaml, looks at the pod from both sides, Kubernetes and Mesos, and deletes it; then drains an agent
+# under the three web pods of contrib/examples/shop.yaml without losing a request; and takes everything down. Each step is
+# checked; the exit status is 0 only if all of them held.
 #
-# usage: demo.sh           (root; after make mesos runtime images build). KEEP=1 leaves cluster and pod up; MESOS=sim takes
+# usage: demo.sh           (root; after make mesos runtime images build). KEEP=1 leaves cluster and shop up; MESOS=sim takes
 #                          the simulated Mesos, which needs no make mesos.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +15,8 @@ keep=${KEEP:-0}
 state=/var/lib/mesopod/local
 pod=hello
 log=$(mktemp /tmp/mesopod-demo.XXXXXX)
-cluster= follow= passed=0
+cluster= follow= passed=0 marked=0
+. contrib/demo-network.sh
 
 mesopod() { "$bundle/mesopod" "$@"; }
 kubectl() { "$bundle/mesopod" kubectl --kubeconfig "$state/kubeconfig" "$@"; }
@@ -76,9 +78,9 @@ trap 'exit 143' TERM
 for tool in jq curl ip; do command -v "$tool" >/dev/null || die "$tool is missing (make deps)"; done
 [ -x "$bundle/mesopod" ] && { [ "$kind" = sim ] || [ -x "$mesos/mesos-agent" ]; } || die "not built yet: make mesos runtime images build"
 
-head_line "mesopod local --mesos=$kind: control plane, Mesos master and agent, scheduler"
+head_line "mesopod local --mesos=$kind: control plane, Mesos master and two agents, scheduler"
 began=$SECONDS
-setsid "$bundle/mesopod" local --mesos "$kind" --bundle-dir "$bundle" --mesos-dir "$mesos" >"$log" 2>&1 </dev/null &
+setsid "$bundle/mesopod" local --agents 2 --mesos "$kind" --bundle-dir "$bundle" --mesos-dir "$mesos" >"$log" 2>&1 </dev/null &
 cluster=$!
 tail -n +1 -s 0.1 --pid "$cluster" -f "$log" &
 follow=$!
@@ -86,13 +88,15 @@ within 180 grep -q '^ready in' "$log" || die "local mode is not ready"
 sleep 0.3 # for tail to show the last lines
 ok "local cluster is ready"
 master=http://10.89.0.1:5050
-agent=http://10.89.0.11:5051
 
 head_line "kubectl apply -f contrib/examples/hello.yaml"
 kubectl apply -f contrib/examples/hello.yaml
 check "pod is Ready" kubectl wait --timeout=120s --for=condition=Ready "pod/$pod"
 uid=$(kubectl get pod "$pod" -o jsonpath='{.metadata.uid}')
 ip=$(kubectl get pod "$pod" -o jsonpath='{.status.podIP}')
+
+node=$(kubectl get pod "$pod" -o jsonpath='{.spec.nodeName}')
+agent=http://10.89.0.1${node#mesopod-agent}:5051
 
 head_line "the pod as kubectl sees it"
 kubectl get pod "$pod" -o wide
@@ -137,17 +141,19 @@ mesos_first=$(read_log | sed -n '1,3s/^[^ ]* [^ ]* [^ ]* //p')
 echo "$mesos_first"
 check "Mesos and kubectl show the same lines" test "$mesos_first" = "$first"
 
-if [ "$keep" = 1 ]; then
-  head_line "KEEP=1: $passed checks held"
-  kill "$follow" 2>/dev/null || true
-  exit 0
-fi
-
 head_line "kubectl delete"
 kubectl delete pod "$pod" --timeout=60s
 within 30 task_is completed_tasks TASK_KILLED || die "Mesos does not show TASK_KILLED: $(task completed_tasks | jq -c .state)"
 task completed_tasks | jq '{id, name, state}'
 ok "the task is TASK_KILLED"
+
+demo_network
+
+if [ "$keep" = 1 ]; then
+  head_line "KEEP=1: $passed checks held"
+  kill "$follow" 2>/dev/null || true
+  exit 0
+fi
 
 head_line "everything down"
 check "local mode ends with status 0" stop_cluster
