@@ -30,6 +30,9 @@ func (f *operatorFlags) add(c *cobra.Command) {
 	set.StringVar(&f.secretFile, "secret-file", "", "file with the secret of --principal")
 }
 
+// evictPause is the time between two tries to evict a pod that a PodDisruptionBudget holds.
+const evictPause = 2 * time.Second
+
 // drainFlags are what drain and undrain share.
 type drainFlags struct {
 	operatorFlags
@@ -125,7 +128,7 @@ func (d *drainer) drain(ctx context.Context, f drainFlags) error {
 	left := 0
 	helper := &drain.Helper{
 		Ctx: ctx, Client: d.client, Force: f.force, DeleteEmptyDirData: f.emptyDirs, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true,
-		Timeout: f.timeout, Out: d.out, ErrOut: d.out,
+		Timeout: f.timeout, EvictErrorRetryDelay: evictPause, Out: d.out, ErrOut: d.out,
 		OnPodDeletionOrEvictionFinished: func(pod *corev1.Pod, _ bool, err error) {
 			if err == nil {
 				left--
