@@ -15,6 +15,7 @@ import (
 	"github.com/mesopod/mesopod/executor/kubelet"
 	"github.com/mesopod/mesopod/executor/ledger"
 	"github.com/mesopod/mesopod/executor/web"
+	"github.com/mesopod/mesopod/internal/zpages"
 )
 
 // message is what the loop takes: exactly one field is set.
@@ -74,7 +75,7 @@ type state struct {
 	// What people are shown. node is empty until the agent has named it.
 	node     string
 	started  time.Time
-	journal  *web.Journal
+	journal  *zpages.Journal[web.Entry]
 	launches launches
 }
 
@@ -85,7 +86,7 @@ const batch = 64
 func (e *Executor) loop(life context.Context, group *errgroup.Group, known *ledger.Ledger) core.Exit {
 	s := &state{
 		timer: time.NewTimer(time.Hour), group: group, known: known,
-		started: time.Now(), journal: web.NewJournal(journalSize), launches: launches{},
+		started: time.Now(), journal: zpages.NewJournal[web.Entry](journalSize), launches: launches{},
 	}
 	defer s.timer.Stop()
 	for {

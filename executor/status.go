@@ -2,26 +2,19 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/golang/glog"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/web"
+	"github.com/mesopod/mesopod/internal/zpages"
 )
 
-const (
-	// journalSize is how many events and effects the page shows.
-	journalSize = 500
-	// statusTimeout bounds reading a request to the page, and its end.
-	statusTimeout = 5 * time.Second
-)
+// journalSize is how many events and effects the page shows.
+const journalSize = 500
 
 // view asks the loop what the executor is.
 func (e *Executor) view(ctx context.Context) (web.View, error) {
@@ -54,50 +47,7 @@ func (e *Executor) serveStatus(ctx context.Context, address string) error {
 	if address == "none" {
 		return nil
 	}
-	server := &http.Server{
-		Handler:           web.Handler(web.Deps{View: e.view, Metrics: legacyregistry.Handler()}),
-		ReadHeaderTimeout: statusTimeout,
-	}
-	listener := listen(ctx, address)
-	if listener == nil {
-		return nil
-	}
-	glog.Infof("serve status address=%s", listener.Addr())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve status at %s: %w", address, err)
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTimeout)
-	defer cancel()
-	if err := server.Shutdown(end); err != nil {
-		glog.Warningf("end status server err=%v", err)
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve status at %s: %w", address, err)
-	}
-	return nil
-}
-
-// listen tries until it has the address, or the context ends: then it returns nil. An executor that was just killed may hold it
-// for a moment.
-func listen(ctx context.Context, address string) net.Listener {
-	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err == nil {
-			return listener
-		}
-		glog.Warningf("wait for status address=%s err=%v", address, err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		}
-	}
+	return zpages.Serve(ctx, address, web.Handler(web.Deps{View: e.view, Metrics: legacyregistry.Handler()}))
 }
 
 // eventEntry is an event for the journal; false for what comes so often that it would hide the rest.

@@ -1,20 +1,15 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
-	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/golang/glog"
-
 	"github.com/mesopod/mesopod/executor/core"
+	"github.com/mesopod/mesopod/internal/zpages"
 )
 
 // View is what the executor is at one moment.
@@ -47,35 +42,24 @@ type Deps struct {
 // answerLimit is how long the loop may take to answer. It never waits for anything but the disk.
 const answerLimit = 5 * time.Second
 
-// check is a part of health.
-type check struct {
-	name string
-	// live: without it the executor is broken, and not only not ready.
-	live bool
-	// fault is empty when all is well.
-	fault func(View) string
-}
-
-var checks = []check{
-	{"loop", true, func(View) string { return "" }}, // it has answered
-	{"agent", false, func(v View) string {
-		if v.Core == nil || !v.Core.Connected {
-			return "not subscribed"
+// checks are the parts of health.
+func checks(v View) []zpages.Check {
+	connected, ready, ending := false, false, false
+	if v.Core != nil {
+		connected, ready, ending = v.Core.Connected, v.Core.KubeletReady, v.Core.ShuttingDown
+	}
+	fault := func(is bool, what string) string {
+		if is {
+			return what
 		}
 		return ""
-	}},
-	{"kubelet", false, func(v View) string {
-		if v.Core == nil || !v.Core.KubeletReady {
-			return "takes no pods yet"
-		}
-		return ""
-	}},
-	{"shutdown", false, func(v View) string {
-		if v.Core != nil && v.Core.ShuttingDown {
-			return "shutting down"
-		}
-		return ""
-	}},
+	}
+	return []zpages.Check{
+		{Name: "loop", Live: true}, // it has answered
+		{Name: "agent", Fault: fault(!connected, "not subscribed")},
+		{Name: "kubelet", Fault: fault(!ready, "takes no pods yet")},
+		{Name: "shutdown", Fault: fault(ending, "shutting down")},
+	}
 }
 
 // Handler serves the paths that the package comment names.
@@ -87,84 +71,29 @@ func Handler(deps Deps) http.Handler {
 			defer cancel()
 			view, err := deps.View(ctx)
 			if err != nil {
-				http.Error(w, "[-]loop failed: the executor's loop does not answer: "+err.Error(), http.StatusServiceUnavailable)
+				zpages.Refuse(w, http.StatusServiceUnavailable, "[-]loop failed: the executor's loop does not answer: %v", err)
 				return
 			}
 			do(w, r, view)
 		}
 	}
-	mux.Handle("GET /livez", with(func(w http.ResponseWriter, r *http.Request, v View) { health(w, r, v, false) }))
-	mux.Handle("GET /healthz", with(func(w http.ResponseWriter, r *http.Request, v View) { health(w, r, v, false) }))
-	mux.Handle("GET /readyz", with(func(w http.ResponseWriter, r *http.Request, v View) { health(w, r, v, true) }))
+	mux.Handle("GET /livez", with(func(w http.ResponseWriter, r *http.Request, v View) { zpages.Health(w, r, checks(v), false) }))
+	mux.Handle("GET /healthz", with(func(w http.ResponseWriter, r *http.Request, v View) { zpages.Health(w, r, checks(v), false) }))
+	mux.Handle("GET /readyz", with(func(w http.ResponseWriter, r *http.Request, v View) { zpages.Health(w, r, checks(v), true) }))
 	mux.Handle("GET /metrics", deps.Metrics)
-	mux.Handle("GET /state", with(func(w http.ResponseWriter, _ *http.Request, v View) { state(w, v) }))
-	mux.Handle("GET /{$}", with(func(w http.ResponseWriter, _ *http.Request, v View) { page(w, v) }))
+	mux.Handle("GET /state", with(func(w http.ResponseWriter, _ *http.Request, v View) { zpages.JSON(w, v) }))
+	mux.Handle("GET /{$}", with(func(w http.ResponseWriter, _ *http.Request, v View) { zpages.Page(w, page, v) }))
 	return mux
-}
-
-// health answers as Kubernetes' health endpoints do: 200 and "ok", or 503 and what is wrong.
-func health(w http.ResponseWriter, r *http.Request, v View, ready bool) {
-	var text strings.Builder
-	failed := false
-	for _, c := range checks {
-		if !ready && !c.live {
-			continue
-		}
-		if fault := c.fault(v); fault != "" {
-			failed = true
-			fmt.Fprintf(&text, "[-]%s failed: %s\n", c.name, fault)
-		} else {
-			fmt.Fprintf(&text, "[+]%s ok\n", c.name)
-		}
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if failed {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	answer := "ok"
-	if failed || r.URL.Query().Has("verbose") {
-		answer = text.String()
-	}
-	write(w, []byte(answer))
-}
-
-func state(w http.ResponseWriter, v View) {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		http.Error(w, "encode state: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	write(w, append(text, '\n'))
 }
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clock": func(t time.Time) string { return t.UTC().Format("15:04:05.000") },
-	"since": func(now, then time.Time) string { return now.Sub(then).Truncate(time.Second).String() },
+var page = zpages.Template("page", pageText, template.FuncMap{
 	// newest first: that is what somebody who looks wants to read.
 	"reverse": func(entries []Entry) []Entry {
 		entries = slices.Clone(entries)
 		slices.Reverse(entries)
 		return entries
 	},
-}).Parse(pageText))
-
-func page(w http.ResponseWriter, v View) {
-	var text bytes.Buffer
-	if err := pageTemplate.Execute(&text, v); err != nil {
-		http.Error(w, "make page: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'")
-	write(w, text.Bytes())
-}
-
-func write(w http.ResponseWriter, text []byte) {
-	if _, err := w.Write(text); err != nil {
-		glog.V(1).Infof("answer page err=%v", err) // who asked has gone
-	}
-}
+})

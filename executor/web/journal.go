@@ -1,9 +1,6 @@
 package web
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Entry is one thing that the executor's core was told or said. It holds text alone, so that keeping it keeps no pod alive.
 type Entry struct {
@@ -23,27 +20,3 @@ const (
 	Event  = "event"
 	Effect = "effect"
 )
-
-// Journal holds the newest entries. It is for one goroutine.
-type Journal struct {
-	entries []Entry
-	next    int
-}
-
-// NewJournal makes a journal that holds size entries, at least one.
-func NewJournal(size int) *Journal { return &Journal{entries: make([]Entry, 0, max(size, 1))} }
-
-// Add forgets the oldest entry when the journal is full.
-func (j *Journal) Add(e Entry) {
-	if len(j.entries) < cap(j.entries) {
-		j.entries = append(j.entries, e)
-		return
-	}
-	j.entries[j.next] = e
-	j.next = (j.next + 1) % len(j.entries)
-}
-
-// Entries is a copy, the oldest first.
-func (j *Journal) Entries() []Entry {
-	return slices.Concat(j.entries[j.next:], j.entries[:j.next])
-}

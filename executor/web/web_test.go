@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mesopod/mesopod/executor/core"
 )
 
@@ -22,7 +20,7 @@ func get(t *testing.T, v View, err error, path string) (code int, body string) {
 	t.Helper()
 	handler := Handler(Deps{
 		View:    func(context.Context) (View, error) { return v, err },
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, []byte("metrics")) }),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("metrics")) }),
 	})
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
@@ -102,22 +100,5 @@ func TestPageAndState(t *testing.T) {
 	}
 	if _, body := get(t, v, nil, "/metrics"); body != "metrics" {
 		t.Errorf("metrics: %q", body)
-	}
-}
-
-// A full journal forgets the oldest entries and keeps the order of the others.
-func TestJournal(t *testing.T) {
-	for total, want := range map[int][]string{0: {}, 2: {"a", "b"}, 3: {"a", "b", "c"}, 5: {"c", "d", "e"}, 9: {"g", "h", "i"}} {
-		j := NewJournal(3)
-		for n := range total {
-			j.Add(Entry{Name: string(rune('a' + n))})
-		}
-		got := []string{}
-		for _, e := range j.Entries() {
-			got = append(got, e.Name)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%d entries (-want +got):\n%s", total, diff)
-		}
 	}
 }
