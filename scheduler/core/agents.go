@@ -47,7 +47,7 @@ func (c *Core) onOffers(ev Offers) {
 func (c *Core) onOffer(offer *mesos.Offer) {
 	id := offer.AgentID.Value
 	if role := offer.GetAllocationInfo().GetRole(); role != procure.Role {
-		c.decline([]string{offer.ID.Value}, longRefusal, fmt.Sprintf("offer of role %q; only %q is used", role, procure.Role))
+		c.decline([]string{offer.ID.Value}, longRefusal, DeclinedRole, fmt.Sprintf("offer of role %q; only %q is used", role, procure.Role))
 		return
 	}
 	a := c.agents[id]
@@ -60,7 +60,7 @@ func (c *Core) onOffer(offer *mesos.Offer) {
 		c.do(LookUpAgent{AgentID: id, Why: "first offer of agent " + offer.Hostname})
 	}
 	if a.refused != "" {
-		c.decline([]string{offer.ID.Value}, longRefusal, a.refused)
+		c.decline([]string{offer.ID.Value}, longRefusal, DeclinedAgent, a.refused)
 		return
 	}
 	a.gone = false
@@ -110,14 +110,14 @@ func (c *Core) refuse(a *agent, why string) {
 	a.refused = why
 	c.note("", why)
 	held, _ := c.pool.Drop(a.info.ID)
-	c.decline(held, longRefusal, why)
+	c.decline(held, longRefusal, DeclinedAgent, why)
 }
 
-func (c *Core) decline(offerIDs []string, seconds float64, why string) {
+func (c *Core) decline(offerIDs []string, seconds float64, reason DeclineReason, why string) {
 	if len(offerIDs) == 0 {
 		return
 	}
-	c.do(Decline{OfferIDs: offerIDs, RefuseSeconds: seconds, Why: why})
+	c.do(Decline{OfferIDs: offerIDs, RefuseSeconds: seconds, Reason: reason, Why: why})
 }
 
 func (c *Core) onNodeStored(ev NodeStored) {
@@ -294,10 +294,10 @@ func (c *Core) dueOffers() {
 	for _, expired := range c.pool.Expire(c.now) {
 		c.dirty[expired.AgentID] = true
 		if c.wanting() || !c.open() {
-			c.decline(expired.OfferIDs, shortRefusal, "held long enough; the pods that wait do not use it")
+			c.decline(expired.OfferIDs, shortRefusal, DeclinedUnfit, "held long enough; the pods that wait do not use it")
 			continue
 		}
 		c.revive.long = true
-		c.decline(expired.OfferIDs, longRefusal, "held long enough; no pod waits")
+		c.decline(expired.OfferIDs, longRefusal, DeclinedIdle, "held long enough; no pod waits")
 	}
 }

@@ -29,7 +29,9 @@ type (
 	Decline struct {
 		OfferIDs      []string
 		RefuseSeconds float64
-		Why           string
+		// Reason is one of few words for Why, to count by.
+		Reason DeclineReason
+		Why    string
 	}
 	// AcceptInverse agrees to maintenances: the pods there may be ended when they begin. Mesos asks again after RefuseSeconds.
 	AcceptInverse struct {
@@ -60,6 +62,23 @@ type (
 	Survey struct{ Why string }
 	// LookUpAgent asks the master's operator API about an agent. Answer: AgentFound.
 	LookUpAgent struct{ AgentID, Why string }
+)
+
+// DeclineReason is why offers were declined, in a word.
+type DeclineReason string
+
+// The reasons.
+const (
+	// DeclinedRole: the offer is of a role that is not used.
+	DeclinedRole DeclineReason = "role"
+	// DeclinedAgent: the agent is not used.
+	DeclinedAgent DeclineReason = "agent"
+	// DeclinedUnfit: pods wait, and none of them used the offer while it was held.
+	DeclinedUnfit DeclineReason = "unfit"
+	// DeclinedIdle: no pod waits.
+	DeclinedIdle DeclineReason = "idle"
+	// DeclinedFailed: the ACCEPT on the offer failed.
+	DeclinedFailed DeclineReason = "failed"
 )
 
 // Writes to the API server.

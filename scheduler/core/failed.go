@@ -91,7 +91,7 @@ func (c *Core) acceptFailed(accept Accept, err error) {
 		return // The offers went with the connection, and the next one asks for all tasks.
 	}
 	if failed || lost {
-		c.decline(accept.OfferIDs, shortRefusal, "the ACCEPT on these offers failed")
+		c.decline(accept.OfferIDs, shortRefusal, DeclinedFailed, "the ACCEPT on these offers failed")
 	}
 	if len(unknown) > 0 {
 		c.do(Reconcile{Tasks: unknown, Why: "whether their launch reached Mesos is not known"})
