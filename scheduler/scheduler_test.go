@@ -236,7 +236,7 @@ func TestFrameworkConflict(t *testing.T) {
 // A node that somebody deletes comes back while its agent is there.
 func TestNodeDeleted(t *testing.T) {
 	client, m := newAPIServer("37"), newFakeMaster(t)
-	_, stop := startScheduler(t, client, m.host())
+	s, stop := startScheduler(t, client, m.host())
 	m.await(t, mesosscheduler.Call_SUBSCRIBE)
 	m.offer("O1")
 	nodes := client.CoreV1().Nodes()
@@ -245,6 +245,15 @@ func TestNodeDeleted(t *testing.T) {
 		return err == nil && keptByUs(node)
 	}
 	until(t, "node kept alive", there)
+	// The fake API server tells a watch nothing of what came between its list and itself: a change shows the node to it.
+	until(t, "node seen", func() bool {
+		if node, err := nodes.Get(t.Context(), "a1.test", metav1.GetOptions{}); err == nil {
+			if _, err := nodes.Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		return s.kube.Node("a1.test") != nil
+	})
 	if err := nodes.Delete(t.Context(), "a1.test", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
