@@ -16,6 +16,7 @@ func toAgentProgram() error { return nil }
 func newSchedulerCommand() *cobra.Command { return elsewhere("scheduler") }
 func newLocalCommand() *cobra.Command     { return elsewhere("local") }
 func newKubectlCommand() *cobra.Command   { return elsewhere("kubectl") }
+func newSimCommand() *cobra.Command       { return elsewhere("sim") }
 
 func elsewhere(verb string) *cobra.Command {
 	return &cobra.Command{

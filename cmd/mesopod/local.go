@@ -34,8 +34,9 @@ changed sysctls. A second Ctrl-C does not wait for the pods. Each start is a new
 	}
 	bundle := executableDir()
 	set := c.Flags()
-	set.StringVar(&cfg.Mesos, "mesos", "real", "real: start a Mesos master and agents; sim: simulate them, nothing to install; or host:port of a master that runs already")
-	set.IntVar(&cfg.Agents, "agents", 1, "number of Mesos agents, 1 to 20, each a node with an address of its own")
+	set.StringVar(&cfg.Mesos, "mesos", "sim", "sim: simulate a Mesos, nothing to install; real: start master and agents of contrib/mesos; or host:port of a master that runs already")
+	set.IntVar(&cfg.Agents, "agents", 1, "number of Mesos agents, each a node: 1 to 20, with --mesos=sim to 10000")
+	set.IntVar(&cfg.RealAgents, "real-agents", 0, "with --mesos=sim: how many of them run pods, the first ones, 1 to 20; those beyond act pods out (default all, or 20)")
 	set.StringVar(&cfg.Launcher, "launcher", "", "the agents' launcher, linux or posix (default linux where cgroup v1 is there)")
 	set.StringVar(&cfg.StateDir, "state-dir", local.DefaultStateDir, "folder for everything the cluster keeps")
 	set.StringVar(&cfg.BundleDir, "bundle-dir", bundle, "folder of containerd, runc, CNI plugins and images")

@@ -17,7 +17,7 @@ func TestExitCodeOfUsage(t *testing.T) {
 		"argument":             {"local", "extra"},
 		"argument below":       {"local", "reset", "extra"},
 		"no such bundle":       {"local", "--bundle-dir=" + nothing},
-		"no such Mesos":        {"local", "--mesos-dir=" + nothing},
+		"no such Mesos":        {"local", "--mesos=real", "--mesos-dir=" + nothing},
 		"resources":            {"local", "--agent-resources=cpus:x"},
 		"executor's config":    {"executor", "--config=" + nothing},
 		"scheduler's identity": {"scheduler", "--master=127.0.0.1:1", "--kubeconfig=" + nothing},

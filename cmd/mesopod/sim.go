@@ -1,3 +1,5 @@
+//go:build !agent
+
 package main
 
 import (
@@ -5,14 +7,17 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mesopod/mesopod/cmd/internal/cli"
 	"github.com/mesopod/mesopod/internal/mesossim"
+	"github.com/mesopod/mesopod/internal/mesossim/pods"
 )
 
 func newSimCommand() *cobra.Command {
 	var cfg mesossim.Config
+	var acted pods.Config
 	var file string
 	c := &cobra.Command{
 		Use:   "sim",
@@ -21,9 +26,12 @@ func newSimCommand() *cobra.Command {
 
 Without a configuration file it has --agents agents whose executors are acted out, for schedulers at scale. A file in YAML
 names masters, agents that start real executors, and faults; see docs/simulator.md. Faults are ordered at run time through
-http://MASTER/sim/faults. Whoever reaches its ports may start programs here: keep them on the loopback.`,
+http://MASTER/sim/faults. Whoever reaches its ports may start programs here: keep them on the loopback.
+
+With --kubeconfig the agents without processes act mesopod's pods out: they bind them and write their statuses, so that
+kubectl shows them Running or Completed though nothing runs.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, cfg, file) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSim(cmd, cfg, acted, file) },
 	}
 	set := c.Flags()
 	set.StringVar(&file, "config", "", "configuration file")
@@ -31,6 +39,8 @@ http://MASTER/sim/faults. Whoever reaches its ports may start programs here: kee
 	set.IntVar(&cfg.Scripted, "agents", 3, "number of agents whose executors are acted out; with --config none unless it is given")
 	set.StringVar(&cfg.ScriptedResources, "resources", "", "what each of them has, in Mesos' notation (default cpus:8;mem:16384;disk:100000;ports:[31000-32000])")
 	set.StringVar(&cfg.ScriptedAttributes, "attributes", "", "attributes of each of them, in Mesos' notation")
+	set.StringVar(&acted.Kubeconfig, "kubeconfig", "", "act mesopod's pods out: kubeconfig file of somebody who may bind pods and write their status, such as an administrator")
+	set.BoolVar(&acted.BindOnly, "bind-only", false, "with --kubeconfig: bind pods, but write no status, for benchmarks of the scheduler")
 	set.DurationVar(&cfg.Script.ExecutorDelay, "executor-delay", 0, "how long their executors take to start")
 	set.DurationVar(&cfg.Script.StartDelay, "start-delay", 0, "how long a task takes to run; label sim.start-delay of a task wins")
 	set.DurationVar(&cfg.Script.RunTime, "run-time", 0, "how long a task runs, 0 until it is killed; label sim.run-time wins")
@@ -44,7 +54,7 @@ http://MASTER/sim/faults. Whoever reaches its ports may start programs here: kee
 	return c
 }
 
-func runSim(cmd *cobra.Command, cfg mesossim.Config, file string) error {
+func runSim(cmd *cobra.Command, cfg mesossim.Config, acted pods.Config, file string) error {
 	if err := cli.StartLogs(nil); err != nil {
 		return err
 	}
@@ -63,12 +73,26 @@ func runSim(cmd *cobra.Command, cfg mesossim.Config, file string) error {
 			return cli.Usagef("sim: configuration %s: %w", file, err)
 		}
 	}
+	if acted.BindOnly && acted.Kubeconfig == "" {
+		return cli.Usagef("sim: --bind-only goes with --kubeconfig")
+	}
+	var actor *pods.Actor
+	if acted.Kubeconfig != "" {
+		acted.Script, cfg.Script.Acts = cfg.Script, true
+		actor = pods.New(acted)
+		cfg.Actor = actor
+	}
 	sim, err := mesossim.New(cfg)
 	if err != nil {
 		return coded(fmt.Errorf("sim: %w", err))
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "simulated mesos: master http://%s, %d agents with processes, %d without\n", sim.Master(), len(cfg.Agents), cfg.Scripted)
-	if err := sim.Run(untilSignal(cmd.Context())); err != nil {
+	group, ctx := errgroup.WithContext(untilSignal(cmd.Context()))
+	group.Go(func() error { return sim.Run(ctx) })
+	if actor != nil {
+		group.Go(func() error { return actor.Run(ctx) })
+	}
+	if err := group.Wait(); err != nil {
 		return coded(fmt.Errorf("sim: %w", err))
 	}
 	return nil

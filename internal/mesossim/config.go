@@ -25,6 +25,8 @@ type Config struct {
 	ScriptedResources, ScriptedAttributes string
 	// Script is not part of a configuration file: flags of mesopod sim tell it, as they do Timing.
 	Script core.Script `json:"-"`
+	// Actor carries out what tasks of these agents do outside of Mesos, where Script.Acts is set; see package pods.
+	Actor Actor `json:"-"`
 	// Dir keeps agents' folders: sandboxes and checkpoints.
 	Dir string
 	// Timing are the flags of master and agents; see core.Config.
@@ -53,6 +55,12 @@ type Agent struct {
 	Environment map[string]string
 }
 
+// Actor shows what acted tasks do to others than Mesos.
+type Actor interface {
+	// Act carries out a step in its own time and answers once, from any goroutine, but not before it has returned.
+	Act(step core.Act, answer func(core.Outcome))
+}
+
 const defaultResources = "cpus:8;mem:16384;disk:100000;ports:[31000-32000]"
 
 // complete fills in what was left open and tells all faults of the rest together, as errdefs.ErrInvalid.
@@ -74,6 +82,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if _, err := resources.Attributes(c.ScriptedAttributes); err != nil {
 		faults = append(faults, err)
+	}
+	if c.Script.Acts && c.Actor == nil {
+		faults = append(faults, errors.New("steps of tasks are to be acted, and there is no actor"))
 	}
 	if c.Scripted < 0 {
 		faults = append(faults, fmt.Errorf("%d simulated agents", c.Scripted))

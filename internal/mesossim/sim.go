@@ -192,6 +192,10 @@ func (s *Sim) apply(effects []core.Effect) {
 			s.agents[e.Container.Agent].destroy(e.Container.ID)
 		case core.Checkpoint:
 			s.agents[e.Agent].checkpoint()
+		case core.Act:
+			s.cfg.Actor.Act(e, func(o core.Outcome) {
+				s.do(func(now time.Time) []core.Effect { return s.core.Acted(now, e, o) })
+			})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Options struct {
 	AgentResources string
 	// AgentFlags are further flags of the agents, NAME=VALUE as Mesos knows them, such as cgroups_enable_cfs=true.
 	AgentFlags []string
+	// Mesos is real, sim, or the address of a master; empty is real.
+	Mesos string
 	// Flags are further flags of `mesopod local`.
 	Flags []string
 	// DNS runs the cluster's DNS server, as a pod from the start on.
@@ -112,7 +115,7 @@ func (c *Cluster) AgentURL(node string) string {
 
 // Start starts the cluster and waits until it is ready. After an error nothing of it runs.
 func (c *Cluster) Start() error {
-	args := []string{"local", "--state-dir", c.StateDir, "--bundle-dir", BundleDir(), "--mesos-dir", MesosDir(),
+	args := []string{"local", "--mesos=" + cmp.Or(c.Mesos, "real"), "--state-dir", c.StateDir, "--bundle-dir", BundleDir(), "--mesos-dir", MesosDir(),
 		"--agents", strconv.Itoa(c.Agents), "--dns=" + strconv.FormatBool(c.DNS), "-v=1"}
 	for name, value := range map[string]string{"--launcher": c.Launcher, "--agent-resources": c.AgentResources} {
 		if value != "" {

@@ -73,7 +73,11 @@ func (c *Cluster) checkMachine() error {
 	if os.Geteuid() != 0 {
 		return errors.New("run as root: local mode makes network namespaces, mounts and cgroups")
 	}
-	for _, path := range []string{Mesopod(), filepath.Join(BundleDir(), "mesopod-keeper"), filepath.Join(MesosDir(), "mesos-agent")} {
+	needed := []string{Mesopod(), filepath.Join(BundleDir(), "mesopod-keeper")}
+	if c.Mesos != "sim" {
+		needed = append(needed, filepath.Join(MesosDir(), "mesos-agent"))
+	}
+	for _, path := range needed {
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%w: first: make mesos runtime images build", err)
 		}
@@ -84,7 +88,7 @@ func (c *Cluster) checkMachine() error {
 // showLogs prints the ends of all logs, for who has to find out what went wrong.
 func (c *Cluster) showLogs() {
 	for _, pattern := range []string{
-		"logs/scheduler.log", "logs/mesos-agent*.log", "logs/mesos-master.log",
+		"logs/scheduler.log", "logs/mesos-agent*.log", "logs/mesos-master.log", "logs/mesos-sim.log",
 		"agent*/work/slaves/*/frameworks/*/executors/*/runs/*/std*",
 		"agent*/work/slaves/*/frameworks/*/executors/*/runs/*/containerd.log",
 	} {

@@ -12,9 +12,15 @@ import (
 )
 
 // suite is the cluster of the tests that run.
-var suite = cluster.New(cluster.Options{Name: "simulated", Flags: []string{"--mesos=sim"}})
+var suite = cluster.New(cluster.Options{Name: "simulated", Mesos: "sim", Agents: 3, Flags: []string{"--real-agents=1"}})
 
 func TestMain(m *testing.M) { os.Exit(cluster.Suite{Cluster: suite}.Run(m)) }
+
+// onReal has a pod run on the agent that runs pods.
+func onReal(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: suite.Node(1)}
+	return pod
+}
 
 // order tells the simulator to do something.
 func order(t *testing.T, what, format string, args ...any) {
@@ -27,7 +33,7 @@ func order(t *testing.T, what, format string, args ...any) {
 
 // TestLife: a pod runs to its end, as on the real one.
 func TestLife(t *testing.T) {
-	pod := suite.Create(t, cluster.NewPod("life", "echo done"))
+	pod := suite.Create(t, onReal(cluster.NewPod("life", "echo done")))
 	suite.WaitPhase(t, pod.Name, corev1.PodSucceeded)
 	suite.WaitTask(t, pod, "TASK_FINISHED")
 	if log := suite.Logs(t, pod.Name); log != "done\n" {
@@ -38,7 +44,7 @@ func TestLife(t *testing.T) {
 // TestPartsReturn: the agent's process and then the master end and start again under a running pod, and executor and
 // scheduler find them; no container is touched, and the pod can be deleted after that.
 func TestPartsReturn(t *testing.T) {
-	pod := suite.Create(t, cluster.NewPod("returns", cluster.Steady))
+	pod := suite.Create(t, onReal(cluster.NewPod("returns", cluster.Steady)))
 	running := suite.WaitPhase(t, pod.Name, corev1.PodRunning)
 	suite.WaitTask(t, pod, "TASK_RUNNING")
 	for what, orders := range map[string][]string{
@@ -51,7 +57,7 @@ func TestPartsReturn(t *testing.T) {
 		suite.WaitTask(t, pod, "TASK_RUNNING")
 		suite.SameContainer(t, running)
 	}
-	after := suite.Create(t, cluster.NewPod("after", "true"))
+	after := suite.Create(t, onReal(cluster.NewPod("after", "true")))
 	suite.WaitPhase(t, after.Name, corev1.PodSucceeded)
 	suite.SameContainer(t, running)
 	if err := suite.DeletePod(t.Context(), pod.Name); err != nil {
@@ -71,7 +77,7 @@ func TestFaults(t *testing.T) {
 	} {
 		order(t, "faults", "%s", fault)
 	}
-	pod := suite.Create(t, cluster.NewPod("faults", "true"))
+	pod := suite.Create(t, onReal(cluster.NewPod("faults", "true")))
 	suite.WaitPhase(t, pod.Name, corev1.PodSucceeded)
 	suite.WaitTask(t, pod, "TASK_FINISHED")
 }

@@ -22,10 +22,13 @@ type Config struct {
 	BundleDir string
 	// MesosDir is where contrib/mesos was installed.
 	MesosDir string
-	// Mesos is "real", "sim", or the host:port or URL of the master of a Mesos that runs already.
+	// Mesos is "sim", "real", or the host:port or URL of the master of a Mesos that runs already; empty is sim.
 	Mesos string
-	// Agents is how many agents there are to be, 1 to 20. Where Mesos runs elsewhere it says nothing.
+	// Agents is how many agents there are to be: 1 to 20, and 10,000 with a simulated Mesos. Where Mesos runs elsewhere it
+	// says nothing.
 	Agents int
+	// RealAgents is how many of them run pods, the first ones; those beyond act them out. Zero is all of them, or 20.
+	RealAgents int
 	// Launcher is the agent's: "linux", "posix", or empty to take linux where it works.
 	Launcher string
 	// Subnet is an IPv4 range of at least /16 size that nothing else on the machine uses: bridge, agents and pods.
@@ -50,8 +53,12 @@ type Config struct {
 	Terminal bool
 }
 
-// maxAgents bounds Agents: each has a kubelet and a containerd as soon as it has a pod.
-const maxAgents = 20
+// maxAgents bounds agents that run pods: each has a kubelet and a containerd as soon as it has one. maxActed bounds those
+// that act pods out.
+const (
+	maxAgents = 20
+	maxActed  = 10_000
+)
 
 // The fixed ports of a local cluster, all on the bridge address but the agents'.
 const (
@@ -77,6 +84,14 @@ func (c Config) external() bool { return c.Mesos != "real" && !c.simulated() }
 // simulated tells whether Mesos is simulated by mesopod itself.
 func (c Config) simulated() bool { return c.Mesos == "sim" }
 
+// acted is how many agents have no processes.
+func (c Config) acted() int {
+	if !c.simulated() {
+		return 0
+	}
+	return c.Agents - c.RealAgents
+}
+
 // masterAddress is host:port of an external master.
 func (c Config) masterAddress() string {
 	address := strings.TrimPrefix(c.Mesos, "http://")
@@ -89,6 +104,9 @@ func (c Config) complete() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, newFault(errdefs.ErrInvalid, format, args...))
+	}
+	if c.Mesos == "" {
+		c.Mesos = "sim"
 	}
 	for flag, dir := range map[string]*string{"--state-dir": &c.StateDir, "--bundle-dir": &c.BundleDir, "--mesos-dir": &c.MesosDir} {
 		abs, err := filepath.Abs(*dir)
@@ -120,18 +138,29 @@ func (c Config) complete() (Config, error) {
 		fault("--mesos=%s: finding the master by ZooKeeper is not supported yet: give host:port", c.Mesos)
 	case c.external():
 		if _, _, err := net.SplitHostPort(c.masterAddress()); err != nil {
-			fault("--mesos=%s: want real, sim, or a master as host:port or http://host:port", c.Mesos)
+			fault("--mesos=%s: want sim, real, or a master as host:port or http://host:port", c.Mesos)
 		}
 	}
+	if c.simulated() && c.RealAgents == 0 {
+		c.RealAgents = min(c.Agents, maxAgents)
+	}
 	switch {
-	case c.Agents < 1 || c.Agents > maxAgents:
-		fault("--agents=%d: want 1 to %d", c.Agents, maxAgents)
+	case c.simulated() && (c.Agents < 1 || c.Agents > maxActed):
+		fault("--agents=%d: want 1 to %d", c.Agents, maxActed)
+	case c.simulated() && (c.RealAgents < 1 || c.RealAgents > min(c.Agents, maxAgents)):
+		fault("--real-agents=%d: want 1 to %d, and no more than --agents", c.RealAgents, maxAgents)
+	case !c.simulated() && c.RealAgents != 0:
+		fault("--real-agents=%d goes with --mesos=sim only: other agents all run pods", c.RealAgents)
 	case c.external() && c.Agents != 1:
-		fault("--agents=%d goes with --mesos=real only: %s has the agents that it has", c.Agents, c.Mesos)
+		fault("--agents=%d goes with --mesos=sim or real only: %s has the agents that it has", c.Agents, c.Mesos)
+	case !c.simulated() && (c.Agents < 1 || c.Agents > maxAgents):
+		fault("--agents=%d: want 1 to %d; more go with --mesos=sim, whose agents beyond --real-agents act pods out", c.Agents, maxAgents)
+	case c.AgentResources == "" && c.simulated():
+		c.AgentResources = machineResources(c.RealAgents)
 	case c.AgentResources == "":
 		c.AgentResources = machineResources(c.Agents)
 	case c.external():
-		fault("--agent-resources=%s goes with --mesos=real only: %s has the agents that it has", c.AgentResources, c.Mesos)
+		fault("--agent-resources=%s goes with --mesos=sim or real only: %s has the agents that it has", c.AgentResources, c.Mesos)
 	default:
 		if err := checkResources(c.AgentResources); err != nil {
 			faults = append(faults, err)
@@ -218,7 +247,11 @@ func plan(c Config) (addresses, error) {
 	if c.external() {
 		return a, nil
 	}
-	for n := 1; n <= min(c.Agents, maxAgents); n++ {
+	agents := c.Agents
+	if c.simulated() {
+		agents = c.RealAgents
+	}
+	for n := 1; n <= min(agents, maxAgents); n++ {
 		a.agents = append(a.agents, agent{
 			number: n, hostname: fmt.Sprintf("mesopod-agent%d", n), pods: a.podRange(n),
 			endpoint: netip.AddrPortFrom(a.at(0, byte(10+n)), agentPort),

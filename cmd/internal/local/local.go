@@ -223,7 +223,7 @@ func (c *cluster) waitControlPlane(ctx context.Context) error {
 // startMesos runs master and agents.
 func (c *cluster) startMesos(ctx context.Context) error {
 	if c.simulated() {
-		return c.tell.step(fmt.Sprintf("simulated mesos, %d agents", len(c.addresses.agents)), func() error { return c.startSimulated(ctx) })
+		return c.tell.step(c.simulatedTitle(), func() error { return c.startSimulated(ctx) })
 	}
 	if err := os.MkdirAll(c.layout.master(), 0o700); err != nil {
 		return err

@@ -46,6 +46,27 @@ func TestConfigFaultsAreToldTogether(t *testing.T) {
 	}
 }
 
+// TestDefaultIsSimulated: without a word Mesos is simulated; agents beyond those that may run pods act them out.
+func TestDefaultIsSimulated(t *testing.T) {
+	for _, test := range []struct{ agents, asked, real, acted int }{{1, 0, 1, 0}, {3, 1, 1, 2}, {1000, 0, maxAgents, 980}} {
+		cfg := good(t)
+		cfg.Mesos, cfg.Launcher, cfg.AgentResources = "", "", ""
+		cfg.Agents, cfg.RealAgents = test.agents, test.asked
+		got, err := cfg.complete()
+		if err != nil {
+			t.Fatalf("%+v: %v", test, err)
+		}
+		a, err := plan(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got.simulated() || len(a.agents) != test.real || got.acted() != test.acted {
+			t.Errorf("%d agents, %d asked to be real: simulated %v, %d real, %d acted, want %d and %d",
+				test.agents, test.asked, got.simulated(), len(a.agents), got.acted(), test.real, test.acted)
+		}
+	}
+}
+
 func TestConfigOneFault(t *testing.T) {
 	for name, spoil := range map[string]func(*Config){
 		"no agent":        func(c *Config) { c.Agents = 0 },
@@ -61,6 +82,10 @@ func TestConfigOneFault(t *testing.T) {
 		"unknown kind":    func(c *Config) { c.Launcher = "systemd" },
 		"negative agents": func(c *Config) { c.Agents = -1 },
 		"many agents":     func(c *Config) { c.Agents = maxAgents + 1 },
+		"real of real":    func(c *Config) { c.RealAgents = 1 },
+		"too many acted":  func(c *Config) { c.Mesos, c.Launcher, c.Agents = "sim", "", maxActed+1 },
+		"more real":       func(c *Config) { c.Mesos, c.Launcher, c.Agents, c.RealAgents = "sim", "", 2, 3 },
+		"many real":       func(c *Config) { c.Mesos, c.Launcher, c.Agents, c.RealAgents = "sim", "", 50, maxAgents+1 },
 		"address of ours": func(c *Config) { c.Address = net.IPv4(10, 0, 0, 2) },
 		"flag no value":   func(c *Config) { c.AgentFlags = []string{"cgroups_enable_cfs"} },
 		"flag in dashes":  func(c *Config) { c.AgentFlags = []string{"--isolation=cgroups/cpu"} },

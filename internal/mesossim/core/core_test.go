@@ -20,6 +20,7 @@ type world struct {
 	stream  string
 	events  []*scheduler.Event
 	streams int
+	seen    func(Effect) // is shown each effect; may be nil
 }
 
 func newWorld(t *testing.T, cfg Config, agents int, script Script) *world {
@@ -59,6 +60,9 @@ func (w *world) subscribe() {
 
 func (w *world) take(effects []Effect) {
 	for _, e := range effects {
+		if w.seen != nil {
+			w.seen(e)
+		}
 		if sent, ok := e.(SendScheduler); ok && sent.Stream == w.stream {
 			w.events = append(w.events, sent.Event)
 		}

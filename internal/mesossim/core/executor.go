@@ -242,6 +242,9 @@ func (e *agentExecutor) ended(status int32) {
 			}
 		}
 	}
+	if e.script != nil && e.script.script.Acts {
+		e.a.c.emit(Act{Step: ActLeave, Agent: e.a.cfg.Name, Node: e.a.cfg.Hostname, Framework: framework})
+	}
 	if e.custom {
 		e.a.toMaster(func(m *master, n *node) { m.executorEnded(n, framework, executorID, status) })
 	}
