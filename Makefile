@@ -138,10 +138,10 @@ stats: ## count lines of code and tests by folder
 	@contrib/stats.sh
 
 .PHONY: bench-executor
-bench-executor: ## measure the executor against the upstream kubelet, then what 1,000 pods leave in it (root; after build)
-	@CGO_ENABLED=0 go build -o $(BIN)/kubelet k8s.io/kubernetes/cmd/kubelet
+bench-executor: ## measure the executor against the upstream kubelet and kube-proxy, then what 1,000 pods leave in it (root; after build)
+	@CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/tools/ k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kube-proxy
 	@CGO_ENABLED=0 go build -o $(BIN)/bench-executor ./test/bench/executor
-	@$(BIN)/bench-executor -kubelet $(BIN)/kubelet -rounds $(or $(ROUNDS),3)
+	@$(BIN)/bench-executor -kubelet $(BIN)/tools/kubelet -kube-proxy $(BIN)/tools/kube-proxy -rounds $(or $(ROUNDS),3)
 	@$(BIN)/bench-executor -churn $(or $(CHURN),1000)
 
 .PHONY: hooks

@@ -126,6 +126,14 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 	return group.Wait()
 }
 
+// withoutManagedFields drops the lists of who wrote which field: they often are longer than the pods.
+func withoutManagedFields(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return object, nil
+}
+
 // watchPods posts what the API server says about this node's pods until the context ends.
 func (e *Executor) watchPods(ctx context.Context, node string) error {
 	api, err := e.identity.first(ctx)
@@ -135,9 +143,11 @@ func (e *Executor) watchPods(ctx context.Context, node string) error {
 		}
 		return err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	ours := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-	}))
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTweakListOptions(ours),
+		informers.WithTransform(withoutManagedFields))
 	informer := factory.Core().V1().Pods().Informer()
 	changed := func(object any) {
 		if pod, ok := object.(*corev1.Pod); ok {

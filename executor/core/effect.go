@@ -43,7 +43,7 @@ type (
 		Update ledger.Update
 		Why    string
 	}
-	// Feed gives the kubelet the whole set of pods that it is to run (PC-50). The pods are copies for it to keep.
+	// Feed gives the kubelet the whole set of pods that it is to run (PC-50). Nobody writes to the pods.
 	Feed struct {
 		Pods []*corev1.Pod
 		Why  string

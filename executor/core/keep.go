@@ -17,10 +17,16 @@ func (c *Core) keep() {
 		c.ledger.KeepTask(t.kept())
 	}
 	for _, p := range c.sortedPods() {
-		if kept := p.keep(); kept.differs(p.kept) {
-			p.kept = &kept
+		kept := p.keep()
+		switch {
+		case kept.differs(p.kept):
 			c.ledger.KeepPod(ledger.Pod(kept))
+		case kept.Object != p.kept.Object:
+			c.ledger.RenewPod(kept.Object)
+		default:
+			continue
 		}
+		p.kept = &kept
 	}
 	for _, kept := range c.ledger.Pods() {
 		if c.pods[kept.Object.UID] == nil {

@@ -186,8 +186,9 @@ func (c *Core) boundLate(ev Bound, t *task) {
 // start tells Mesos of the pod first and the kubelet then, so that no later state can come before TASK_STARTING
 // (EX-38, EX-42). The kubelet gets the API server's copy with its node set (EX-24).
 func (c *Core) start(now time.Time, t *task, object *corev1.Pod) {
-	object = object.DeepCopy()
-	object.Spec.NodeName = c.cfg.Node
+	bound := *object
+	bound.Spec.NodeName = c.cfg.Node
+	object = &bound
 	if _, err := messages.EncodeStatus(t.namespace, t.name, t.status); err != nil {
 		u := failedUpdate(messages.ReasonBindingFailed)
 		u.Message = err.Error()

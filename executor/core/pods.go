@@ -93,12 +93,13 @@ func (c *Core) flushFeed() {
 	c.do(Feed{Pods: objects, Why: strings.Join(c.feedWhy, "; ")})
 }
 
-// forKubelet is a copy for the kubelet to keep (EX-48, P-10).
+// forKubelet is the pod with our own deletion on it, if there is one. It shares memory with the API server's copy, so
+// nobody writes to it (EX-48, P-10).
 func (p *pod) forKubelet() *corev1.Pod {
-	object := p.object.DeepCopy()
 	if p.mark == nil {
-		return object
+		return p.object
 	}
+	object := *p.object
 	seconds := p.mark.graceSeconds
 	if object.DeletionTimestamp == nil {
 		object.DeletionTimestamp = p.mark.at.DeepCopy()
@@ -106,7 +107,7 @@ func (p *pod) forKubelet() *corev1.Pod {
 	} else if s := object.DeletionGracePeriodSeconds; s == nil || *s > seconds {
 		object.DeletionGracePeriodSeconds = &seconds
 	}
-	return object
+	return &object
 }
 
 func (c *Core) onKubeletReady() {

@@ -20,7 +20,7 @@ import (
 
 // TestLawsOverRandomOrders sends events in random orders, most of them senseless, and checks what must always hold:
 // EX-42 (STARTING first, never back), EX-78 (one terminal update), EX-120 (replay in order with the same uuids),
-// EX-127 (one Exit, nothing after it), PC-50 (no set before the kubelet is ready), P-10 (no shared pods), and that
+// EX-127 (one Exit, nothing after it), PC-50 (no set before the kubelet is ready), P-10 (what the kubelet writes does not come back), and that
 // the same events give the same effects. In the end each launch that was taken has its terminal update.
 //
 // Now and then the process dies: between two events, before its records are on the disk, in the middle of writing them, or
@@ -303,9 +303,13 @@ func (c *chaos) feed(f core.Feed) {
 		if pod.Spec.NodeName != node && pod.Spec.NodeName != "" {
 			c.fail("fed a pod of node %s", pod.Spec.NodeName)
 		}
-		pod.Labels = map[string]string{"kubelet": "wrote this"}
 	}
-	c.fed = f.Pods
+	c.fed = nil
+	for _, pod := range f.Pods {
+		own := *pod // as executor/kubelet makes it for the kubelet, which writes to the top of it
+		own.Labels = map[string]string{"kubelet": "wrote this"}
+		c.fed = append(c.fed, &own)
+	}
 }
 
 // settle answers all that is open and kills all that lives; then no launch may be without its end.

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +19,16 @@ type feeder struct {
 
 func newFeeder() *feeder { return &feeder{wake: make(chan struct{}, 1)} }
 
-// put makes the snapshot the next one. The kubelet annotates and keeps the pods that it gets, so they are copied here.
-// The result is never nil: the kubelet's sources count as ready only after a snapshot that is not.
+// put makes the snapshot the next one. Nobody else writes to its pods either. The kubelet's storage of pods sets fields
+// and annotations of what it gets, and gives only deep copies of it away; so what lies below is shared with the caller,
+// and a snapshot costs little however many pods are in it. The result is never nil: the kubelet's sources count as ready
+// only after a snapshot that is not.
 func (f *feeder) put(pods []*corev1.Pod) {
 	snapshot := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
-		snapshot = append(snapshot, pod.DeepCopy())
+		own := *pod
+		own.Annotations = maps.Clone(pod.Annotations)
+		snapshot = append(snapshot, &own)
 	}
 	f.mu.Lock()
 	f.pending, f.full = snapshot, true

@@ -105,7 +105,7 @@ func TestSection(t *testing.T) {
 // PC-50, EX-41: feeding never waits, the newest snapshot wins, and the kubelet gets copies, never nil.
 func TestFeeder(t *testing.T) {
 	f := newFeeder()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "first"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "first", Annotations: map[string]string{"by": "the caller"}}}
 	f.put([]*corev1.Pod{pod})
 	f.put([]*corev1.Pod{pod, pod})
 	pod.Name = "changed later"
@@ -130,8 +130,13 @@ func TestFeeder(t *testing.T) {
 			return nil
 		}
 	}
-	if pods := next(); len(pods) != 2 || pods[0].Name != "first" {
-		t.Errorf("fed %v", pods)
+	pods := next()
+	if len(pods) != 2 || pods[0].Name != "first" {
+		t.Fatalf("fed %v", pods)
+	}
+	pods[0].Annotations["by"] = "the kubelet"
+	if got := pod.Annotations["by"]; got != "the caller" {
+		t.Errorf("what the kubelet annotates is seen by the caller: %s", got)
 	}
 	f.put(nil)
 	if pods := next(); pods == nil || len(pods) != 0 {

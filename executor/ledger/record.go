@@ -183,6 +183,15 @@ func (l *Ledger) KeepPod(p Pod) {
 	l.journal = append(l.journal, Record{Pod: &p})
 }
 
+// RenewPod takes a newer copy of a kept pod that asks the same of the kubelet, so that the older one can be freed. It
+// leaves no record: what is on the disk is as good.
+func (l *Ledger) RenewPod(object *corev1.Pod) {
+	if p, known := l.pods[object.UID]; known {
+		p.Object = object
+		l.pods[object.UID] = p
+	}
+}
+
 // DropPod drops a pod.
 func (l *Ledger) DropPod(uid types.UID) {
 	if _, known := l.pods[uid]; known {

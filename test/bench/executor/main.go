@@ -1,10 +1,10 @@
-// Command executor measures the executor against the upstream kubelet, which is built from the same module and runs
-// beside it on a containerd of the same kind, under the same API server: memory at 0, 10, 50 and 110 idle pods, idle
+// Command executor measures the executor against the upstream kubelet and kube-proxy, which are built from the same module
+// and run beside it on a containerd of the same kind, under the same API server: memory at 0, 10, 50 and 110 idle pods, idle
 // CPU, and how long 110 pods take that are started in one go. The sides take turns; figures are medians over the rounds.
 //
 // With -churn N it measures instead what N launches and ends of pods leave in the executor.
 //
-// It needs root, the bundle, and a kubelet: go build -o bin/kubelet k8s.io/kubernetes/cmd/kubelet.
+// It needs root, the bundle, and the two upstream programs, which make bench-executor builds.
 package main
 
 import (
@@ -43,12 +43,14 @@ type side interface {
 }
 
 func main() {
-	kubelet := flag.String("kubelet", "bin/kubelet", "the upstream kubelet")
+	var upstream programs
+	flag.StringVar(&upstream.kubelet, "kubelet", "bin/tools/kubelet", "the upstream kubelet")
+	flag.StringVar(&upstream.proxy, "kube-proxy", "bin/tools/kube-proxy", "the upstream kube-proxy")
 	rounds := flag.Int("rounds", 3, "rounds of both sides")
 	churn := flag.Int("churn", 0, "launch and end so many pods instead, and look for what stays")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *kubelet, *rounds, *churn)
+	err := run(ctx, upstream, *rounds, *churn)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-executor:", err)
@@ -56,7 +58,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, kubelet string, rounds, churn int) (retErr error) {
+func run(ctx context.Context, upstream programs, rounds, churn int) (retErr error) {
 	c := cluster.New(cluster.Options{Name: "bench", AgentResources: "cpus:16;mem:6000;disk:20000;ports:[31000-32000]", Quiet: true})
 	if err := c.Start(); err != nil {
 		return err
@@ -67,7 +69,7 @@ func run(ctx context.Context, kubelet string, rounds, churn int) (retErr error) 
 	if churn > 0 {
 		return b.churn(ctx, us, churn)
 	}
-	them, err := newPeer(ctx, c, b, kubelet)
+	them, err := newPeer(ctx, c, b, upstream)
 	if err != nil {
 		return err
 	}

@@ -19,18 +19,27 @@ import (
 	"github.com/mesopod/mesopod/test/cluster"
 )
 
-// peer is the upstream kubelet, configured as the executor configures the one in it, on a containerd of its own that is
-// started as the executor starts it.
+// peer is the upstream kubelet with the upstream kube-proxy, since an executor does the work of both. They are configured
+// as the executor configures what it embeds, and the kubelet is on a containerd of its own that is started as the executor
+// starts it.
 type peer struct {
-	cluster *cluster.Cluster
-	bench   *bench
-	program string // absolute
-	dir     string
-	cgroup  string
-	runtime *runtime.Runtime
-	stop    context.CancelFunc // ends containerd
-	stopped chan error
-	process *exec.Cmd // nil before the first round
+	cluster        *cluster.Cluster
+	bench          *bench
+	programs       programs
+	dir            string
+	cgroup         string
+	runtime        *runtime.Runtime
+	stop           context.CancelFunc // ends containerd
+	stopped        chan error
+	kubelet, proxy *child // nil before the first round
+}
+
+// programs are the paths of the upstream programs.
+type programs struct{ kubelet, proxy string }
+
+// child is a process of the peer's.
+type child struct {
+	process *exec.Cmd
 	ended   chan error
 }
 
@@ -39,18 +48,17 @@ const (
 	peerBridge = "mpodbench"
 )
 
-func newPeer(ctx context.Context, c *cluster.Cluster, b *bench, program string) (*peer, error) {
-	program, err := filepath.Abs(program)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("%w: first: go build -o %s k8s.io/kubernetes/cmd/kubelet", err, program)
+func newPeer(ctx context.Context, c *cluster.Cluster, b *bench, upstream programs) (*peer, error) {
+	for _, program := range []string{upstream.kubelet, upstream.proxy} {
+		if _, err := os.Stat(program); err != nil {
+			return nil, fmt.Errorf("%w: make bench-executor builds it", err)
+		}
 	}
 	p := &peer{
-		cluster: c, bench: b, program: program, dir: filepath.Join(c.StateDir, "peer"), cgroup: "/mesopod/bench",
-		stopped: make(chan error, 1), ended: make(chan error, 1),
+		cluster: c, bench: b, programs: upstream, dir: filepath.Join(c.StateDir, "peer"), cgroup: "/mesopod/bench",
+		stopped: make(chan error, 1),
 	}
+	var err error
 	if err := errors.Join(os.MkdirAll(filepath.Join(p.dir, "pods"), 0o755), makeCgroups(p.cgroup)); err != nil {
 		return nil, err
 	}
@@ -82,7 +90,9 @@ func (p *peer) name() string { return "kubelet" }
 // place binds the pod at once: the kubelet has no scheduler to wait for.
 func (p *peer) place(pod *corev1.Pod) { pod.Spec.SchedulerName, pod.Spec.NodeName = "none", peerNode }
 
-func (p *peer) processes() ([]int, error) { return []int{p.process.Process.Pid}, nil }
+func (p *peer) processes() ([]int, error) {
+	return []int{p.kubelet.process.Process.Pid, p.proxy.process.Process.Pid}, nil
+}
 
 // writeConfig writes the same configuration that executor/kubelet gives to its kubelet.
 func (p *peer) writeConfig() error {
@@ -109,21 +119,18 @@ func (p *peer) fresh(ctx context.Context) error {
 	if err := p.end(); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(p.dir, "kubelet.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	var err error
+	p.proxy, err = p.start(p.programs.proxy, "--proxy-mode=nftables", "--kubeconfig="+p.cluster.Kubeconfig(), "--hostname-override="+peerNode,
+		"--bind-address="+cluster.BridgeIP, "--cluster-cidr=10.89.250.0/24", "--conntrack-max-per-core=0", "--healthz-bind-address="+cluster.BridgeIP+":10356",
+		"--metrics-bind-address="+cluster.BridgeIP+":10349")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the child has its own
-	p.process = exec.Command(p.program, "--config="+filepath.Join(p.dir, "kubelet.yaml"), "--kubeconfig="+p.cluster.Kubeconfig(),
+	p.kubelet, err = p.start(p.programs.kubelet, "--config="+filepath.Join(p.dir, "kubelet.yaml"), "--kubeconfig="+p.cluster.Kubeconfig(),
 		"--hostname-override="+peerNode, "--node-ip="+cluster.BridgeIP, "--root-dir="+filepath.Join(p.dir, "k"), "--cert-dir="+filepath.Join(p.dir, "pki"))
-	p.process.Stdout, p.process.Stderr = log, log
-	// Its shims are found by this variable should the bench be killed.
-	p.process.Env = append(os.Environ(), "MESOPOD_LOCAL="+p.cluster.StateDir)
-	p.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.process.Start(); err != nil {
+	if err != nil {
 		return err
 	}
-	go func() { p.ended <- p.process.Wait() }()
 	ready, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err = cluster.Poll(ready, func(ctx context.Context) error {
@@ -139,7 +146,7 @@ func (p *peer) fresh(ctx context.Context) error {
 		return errors.New("the kubelet's node is not ready")
 	})
 	if err != nil {
-		return fmt.Errorf("%w (see %s)", err, log.Name())
+		return fmt.Errorf("%w (see the logs in %s)", err, p.dir)
 	}
 	if _, err := p.bench.start(ctx, p, 1); err != nil {
 		return err
@@ -147,22 +154,49 @@ func (p *peer) fresh(ctx context.Context) error {
 	return p.bench.clear(ctx, p)
 }
 
-// end ends the kubelet.
+// start starts a program that logs to a file named after it.
+func (p *peer) start(program string, args ...string) (*child, error) {
+	log, err := os.OpenFile(filepath.Join(p.dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+	c := &child{process: exec.Command(program, args...), ended: make(chan error, 1)}
+	c.process.Stdout, c.process.Stderr = log, log
+	// The kubelet's shims are found by this variable should the bench be killed.
+	c.process.Env = append(os.Environ(), "MESOPOD_LOCAL="+p.cluster.StateDir)
+	c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.process.Start(); err != nil {
+		return nil, err
+	}
+	go func() { c.ended <- c.process.Wait() }()
+	return c, nil
+}
+
+// end ends both programs.
 func (p *peer) end() error {
-	if p.process == nil {
+	err := errors.Join(p.kubelet.end(), p.proxy.end())
+	p.kubelet, p.proxy = nil, nil
+	return err
+}
+
+func (c *child) end() error {
+	if c == nil {
 		return nil
 	}
-	if err := p.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := c.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	<-p.ended // its exit code is that of a signal
-	p.process = nil
+	<-c.ended // its exit code is that of a signal
 	return nil
 }
 
 // close ends everything of the peer and removes what it made.
 func (p *peer) close() error {
 	err := p.end()
+	if out, cleanErr := exec.Command(p.programs.proxy, "--cleanup").CombinedOutput(); cleanErr != nil {
+		err = errors.Join(err, fmt.Errorf("rules of kube-proxy: %w: %s", cleanErr, out))
+	}
 	p.stop()
 	// It removes pods' mounts and links, and the bridge.
 	return errors.Join(err, <-p.stopped, removeCgroups(p.cgroup))
