@@ -12,6 +12,9 @@
 // a pod with a ready sandbox or a running container is there, whatever the kubelet says (EX-64, EX-76). When the runtime
 // cannot be asked nothing is posted: a failed call is no proof of absence.
 //
+// An idle node pays for none of this: while the watch tells of no change and the list lacks nobody, the runtime is not
+// asked, and pods whose encoding is the same are not decoded again.
+//
 // Run owns its two goroutines and ends them before it returns.
 package poller
 
@@ -66,6 +69,11 @@ type Poller struct {
 	last map[types.UID]*corev1.Pod
 	// ready tells that the socket answered once.
 	ready bool
+	// changed tells that the watch showed something, or was not there, since the last list that was joined with the
+	// runtime's answer: until then a pod may have come and been forgotten unseen.
+	changed bool
+	// decoded is the last list by encoding. Only the lists' goroutine uses it.
+	decoded map[string]*corev1.Pod
 }
 
 // callTimeout bounds one list; the kubelet answers from memory.
@@ -76,7 +84,7 @@ func New(config Config, deps Deps) *Poller {
 	if config.Interval <= 0 {
 		config.Interval = time.Second
 	}
-	return &Poller{config: config, deps: deps, last: map[types.UID]*corev1.Pod{}}
+	return &Poller{config: config, deps: deps, last: map[types.UID]*corev1.Pod{}, changed: true}
 }
 
 // Run asks until the context ends. It posts core.KubeletReady once, when the kubelet's socket answers for the first
@@ -144,30 +152,82 @@ func (p *Poller) answered(ctx context.Context, err error) bool {
 func (p *Poller) list(ctx context.Context, client podsapi.PodsClient) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if p.calm() {
+		listed, ok := p.listed(ctx, call, client)
+		if !ok || p.hasAll(listed) {
+			if ok {
+				p.deps.Post(ctx, core.KubeletPods{Pods: p.join(listed, nil)})
+			}
+			return
+		}
+	}
+	p.setChanged(false)
 	// The runtime is asked first: a pod that starts in between shows in the kubelet's list, which is asked later.
 	live, err := p.deps.Live(call)
 	if err != nil {
+		p.setChanged(true)
 		glog.Warningf("skip pod list reason=%q err=%v", "the runtime does not answer", err)
 		return
 	}
+	listed, ok := p.listed(ctx, call, client)
+	if !ok {
+		p.setChanged(true)
+		return
+	}
+	p.deps.Post(ctx, core.KubeletPods{Pods: p.join(listed, live)})
+}
+
+func (p *Poller) calm() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.changed
+}
+
+func (p *Poller) setChanged(changed bool) {
+	p.mu.Lock()
+	p.changed = changed
+	p.mu.Unlock()
+}
+
+// hasAll tells whether each pod that was there at the last list is in this one.
+func (p *Poller) hasAll(listed []*corev1.Pod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := 0
+	for _, pod := range listed {
+		if p.last[pod.UID] != nil {
+			found++
+		}
+	}
+	return found == len(p.last)
+}
+
+// listed asks the kubelet. It is false for no answer, after telling why if somebody should know.
+func (p *Poller) listed(ctx, call context.Context, client podsapi.PodsClient) ([]*corev1.Pod, bool) {
 	answer, err := client.ListPods(call, &podsapi.ListPodsRequest{})
 	if !p.answered(ctx, err) {
 		if err != nil && p.isReady() && status.Code(err) != codes.FailedPrecondition {
 			glog.Warningf("skip pod list reason=%q err=%v", "the kubelet does not answer", err)
 		}
-		return
+		return nil, false
 	}
 	pods := make([]*corev1.Pod, 0, len(answer.Pods))
+	decoded := make(map[string]*corev1.Pod, len(answer.Pods))
 	for _, encoded := range answer.Pods {
-		pod := &corev1.Pod{}
-		if err := pod.Unmarshal(encoded); err != nil {
-			// Half a list would tell of absences that are none.
-			glog.Errorf("skip pod list reason=%q err=%v", "a pod does not decode", err)
-			return
+		pod := p.decoded[string(encoded)]
+		if pod == nil {
+			pod = &corev1.Pod{}
+			if err := pod.Unmarshal(encoded); err != nil {
+				// Half a list would tell of absences that are none.
+				glog.Errorf("skip pod list reason=%q err=%v", "a pod does not decode", err)
+				return nil, false
+			}
 		}
+		decoded[string(encoded)] = pod
 		pods = append(pods, pod)
 	}
-	p.deps.Post(ctx, core.KubeletPods{Pods: p.join(pods, live)})
+	p.decoded = decoded
+	return pods, true
 }
 
 // join adds the pods that the runtime has and the kubelet forgot, as the kubelet showed them last.
@@ -204,6 +264,8 @@ func (p *Poller) join(listed, live []*corev1.Pod) []*corev1.Pod {
 func (p *Poller) watch(ctx context.Context, client podsapi.PodsClient) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer p.setChanged(true)
+	p.setChanged(true)
 	stream, err := client.WatchPods(ctx, &podsapi.WatchPodsRequest{})
 	if err != nil {
 		return
@@ -216,6 +278,7 @@ func (p *Poller) watch(ctx context.Context, client podsapi.PodsClient) {
 			}
 			return
 		}
+		p.setChanged(true)
 		if event.Type != podsapi.EventType_ADDED && event.Type != podsapi.EventType_MODIFIED {
 			// DELETED tells of the kubelet's memory, not of containers; absence shows in the list alone.
 			continue

@@ -40,6 +40,8 @@ type kubelet struct {
 	// slow, when set, holds Live up until it is closed; asked tells of each call.
 	slow, asked chan struct{}
 	changes     chan *podsapi.WatchPodsEvent
+	// lives counts the calls of Live.
+	lives int
 }
 
 func (k *kubelet) set(change func()) {
@@ -115,6 +117,7 @@ func (k *kubelet) Live(ctx context.Context) ([]*corev1.Pod, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.lives++
 	return k.live, k.liveErr
 }
 
@@ -277,4 +280,40 @@ func TestSlowList(t *testing.T) {
 	k.set(func() { k.slow = nil })
 	close(slow)
 	until(t, events, func(core.KubeletPods) bool { return true })
+}
+
+// EX-60, EX-64: while nothing happens the runtime is left alone; one event, or one absence, and it is asked again.
+func TestIdleAsksNoRuntime(t *testing.T) {
+	k := &kubelet{ready: true, pods: []*corev1.Pod{pod("a", corev1.PodRunning)}, live: []*corev1.Pod{pod("a", "")},
+		changes: make(chan *podsapi.WatchPodsEvent)}
+	events := start(t, k)
+	asked := func() int {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.lives
+	}
+	quiet := func() {
+		t.Helper()
+		lists, before := 0, -1
+		until(t, events, func(core.KubeletPods) bool {
+			if now := asked(); now != before {
+				lists, before = 0, now
+			}
+			lists++
+			return lists == 20
+		})
+	}
+	quiet()
+	before := asked()
+	k.changes <- &podsapi.WatchPodsEvent{Type: podsapi.EventType_DELETED, Pod: encode(pod("b", ""))}
+	until(t, events, func(core.KubeletPods) bool { return asked() > before })
+	quiet()
+	before = asked()
+	k.set(func() { k.pods = nil })
+	until(t, events, func(e core.KubeletPods) bool {
+		if len(e.Pods) == 0 {
+			t.Fatal("an absence that the runtime was not asked about")
+		}
+		return asked() > before+2
+	})
 }
