@@ -125,8 +125,10 @@ test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times ov
 	@contrib/test.sh fuzz test-resources test-e2e test-e2e test-e2e test-kills bench-start
 
 .PHONY: generate
-generate: ## write docs/deps and THIRD_PARTY.md anew
+generate: ## write docs/deps, docs/scheduler-config.yaml and THIRD_PARTY.md anew
 	@contrib/deps-list.sh
+	@CGO_ENABLED=0 go run ./cmd/mesopod config default > docs/scheduler-config.yaml.new
+	@mv docs/scheduler-config.yaml.new docs/scheduler-config.yaml
 	@go run ./contrib/third-party
 
 .PHONY: spec

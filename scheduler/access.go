@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/internal/settings"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/credentials"
@@ -51,34 +52,34 @@ const (
 )
 
 // check tells all faults.
-func (a ExecutorAccess) check() (faults []error) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+func (a ExecutorAccess) check() (faults []settings.Fault) {
+	fault := func(key, format string, args ...any) { faults = append(faults, settings.Faultf(key, format, args...)) }
 	if a.CertificateLife < leastCertificateLife {
-		fault("certificate life %s: the API server gives no certificate for less than %s", a.CertificateLife, leastCertificateLife)
+		fault("executorCertificateLife", "%s: the API server gives no certificate for less than %s", a.CertificateLife, leastCertificateLife)
 	}
 	if a.RenewAfter < 0 || a.RenewAfter >= a.CertificateLife {
-		fault("certificate renewal after %s: want 0, or less than their life of %s", a.RenewAfter, a.CertificateLife)
+		fault("executorCertificateRenewal", "%s: want 0, or less than the certificates' life of %s", a.RenewAfter, a.CertificateLife)
 	}
 	if a.Listen == "" {
 		if a.URL != "" {
-			fault("URL %s for executors without an address to listen at", a.URL)
+			fault("executorURL", "%s without an address to listen at: set executorListen", a.URL)
 		}
 		if a.ConfigFile != "" {
-			fault("configuration %s for executors without an address to listen at", a.ConfigFile)
+			fault("executorConfig", "%s without an address to listen at: set executorListen", a.ConfigFile)
 		}
 		return faults
 	}
 	host, _, err := net.SplitHostPort(a.Listen)
 	switch {
 	case err != nil:
-		fault("address for executors: %w", err)
+		fault("executorListen", "%w", err)
 	case a.URL == "" && (host == "" || net.ParseIP(host).IsUnspecified()):
-		fault("address for executors %q names no host: name the URL at which they reach it", a.Listen)
+		fault("executorListen", "%q names no host: set executorURL to where executors reach it", a.Listen)
 	case a.URL != "" && !isHTTPS(a.URL):
-		fault("URL for executors %q is not https://HOST:PORT", a.URL)
+		fault("executorURL", "%q is not https://HOST:PORT", a.URL)
 	}
 	if a.APIServer != "" && !isHTTPS(a.APIServer) {
-		fault("URL of the API server for executors %q is not https://HOST:PORT", a.APIServer)
+		fault("executorAPIServer", "%q is not https://HOST:PORT", a.APIServer)
 	}
 	return faults
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/internal/pki"
+	"github.com/mesopod/mesopod/internal/settings"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/credentials"
@@ -173,19 +174,19 @@ func TestServer(t *testing.T) {
 func TestExecutorAccessFaults(t *testing.T) {
 	good := ExecutorAccess{CertificateLife: time.Hour, Listen: "10.0.0.1:9443"}
 	for want, change := range map[string]func(*ExecutorAccess){
-		"":                       func(*ExecutorAccess) {},
-		"no certificate for":     func(a *ExecutorAccess) { a.CertificateLife = time.Minute },
-		"renewal after":          func(a *ExecutorAccess) { a.RenewAfter = 2 * time.Hour },
-		"missing port":           func(a *ExecutorAccess) { a.Listen = "here" },
-		"names no host":          func(a *ExecutorAccess) { a.Listen = ":9443" },
-		"without an address":     func(a *ExecutorAccess) { a.Listen, a.URL = "", "https://x:1" },
-		"configuration f":        func(a *ExecutorAccess) { a.Listen, a.ConfigFile = "", "f" },
-		"URL for executors":      func(a *ExecutorAccess) { a.URL = "http://x:1" },
-		"URL of the API server ": func(a *ExecutorAccess) { a.APIServer = "x:1" },
+		"":                             func(*ExecutorAccess) {},
+		"no certificate for":           func(a *ExecutorAccess) { a.CertificateLife = time.Minute },
+		"executorCertificateRenewal: ": func(a *ExecutorAccess) { a.RenewAfter = 2 * time.Hour },
+		"missing port":                 func(a *ExecutorAccess) { a.Listen = "here" },
+		"names no host":                func(a *ExecutorAccess) { a.Listen = ":9443" },
+		"without an address":           func(a *ExecutorAccess) { a.Listen, a.URL = "", "https://x:1" },
+		"executorConfig: f":            func(a *ExecutorAccess) { a.Listen, a.ConfigFile = "", "f" },
+		"executorURL: ":                func(a *ExecutorAccess) { a.URL = "http://x:1" },
+		"executorAPIServer: ":          func(a *ExecutorAccess) { a.APIServer = "x:1" },
 	} {
 		a := good
 		change(&a)
-		err := errors.Join(a.check()...)
+		err := new(settings.Document).Error("test", a.check())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v", want, err)
 		}

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -11,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/internal/settings"
 	"github.com/mesopod/mesopod/messages"
 	served "github.com/mesopod/mesopod/scheduler/bundle"
 	"github.com/mesopod/mesopod/scheduler/core"
@@ -19,7 +18,8 @@ import (
 	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
-// Config is all that an operator decides. DefaultConfig has a value for each field that needs one, but Master.
+// Config is all that an operator decides. DefaultConfig has a value for each field that needs one, but Master. A field that
+// is added gets a line in Settings, which makes its flag and its field in the document.
 type Config struct {
 	// Kubeconfig is the path of a kubeconfig file. Empty means the service account of the pod the scheduler runs in.
 	Kubeconfig string
@@ -60,7 +60,7 @@ type Config struct {
 	Executors ExecutorAccess
 }
 
-// DefaultConfig is what the flags default to.
+// DefaultConfig is what holds where neither flags nor a document say anything.
 func DefaultConfig() Config {
 	return Config{
 		Role:              "*",
@@ -77,53 +77,74 @@ func DefaultConfig() Config {
 
 // Check tells all faults together, as errdefs.ErrInvalid.
 func (c Config) Check() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if err := mesosconn.CheckMasters(c.Master); err != nil {
-		faults = append(faults, err)
-	}
+	return new(settings.Document).Error(configuration, c.Faults())
+}
+
+// configuration is what faults are of.
+const configuration = "scheduler configuration"
+
+// Faults are all that is wrong, by the settings' keys.
+func (c Config) Faults() (faults []settings.Fault) {
+	fault := func(key, format string, args ...any) { faults = append(faults, settings.Faultf(key, format, args...)) }
+	faults = c.MesosFaults()
 	if c.Role != "*" {
-		fault("role %q: only role * is supported yet", c.Role)
+		fault("role", "%q: only role * is supported yet", c.Role)
 	}
 	if c.FrameworkName == "" {
-		fault("framework name is empty")
+		fault("frameworkName", "it is empty")
 	}
 	if c.User == "" {
-		fault("user is empty: Mesos starts executors as some user")
-	}
-	if c.SecretFile != "" && c.Principal == "" {
-		fault("secret file %s without a principal", c.SecretFile)
+		fault("user", "it is empty: Mesos starts executors as some user")
 	}
 	if c.FailoverTimeout < time.Minute {
-		fault("failover timeout %s is under 1m: Mesos would kill all pods soon after the scheduler stops", c.FailoverTimeout)
+		fault("failoverTimeout", "%s is under 1m: Mesos would kill all pods soon after the scheduler stops", c.FailoverTimeout)
 	}
 	if uri := c.keeperURI(); !strings.HasPrefix(uri, "/") && !strings.HasPrefix(uri, "http://") && !strings.HasPrefix(uri, "https://") {
-		fault("keeper URI %q is neither an absolute path on the agents nor an http(s) URL", uri)
+		fault("keeperURI", "%q is neither an absolute path on the agents nor an http(s) URL", uri)
 	}
 	if !strings.HasPrefix(c.BundleDir, "/") {
-		fault("bundle folder %q is not an absolute path", c.BundleDir)
+		fault("bundleDir", "%q is not an absolute path", c.BundleDir)
 	}
 	// Asked this way round, for NaN compares with nothing.
-	if r := c.ExecutorResources; !(r.CPUs >= 0.01 && r.MemMB >= 32 && r.DiskMB >= 0) || math.IsInf(r.CPUs+r.MemMB+r.DiskMB, 0) {
-		fault("executor resources %s: at least 0.01 cpus and 32 MB are needed", r)
+	if cpus := c.ExecutorResources.CPUs; !(cpus >= 0.01) || math.IsInf(cpus, 0) {
+		fault("executorCPUs", "%g: at least 0.01 is needed", cpus)
 	}
+	if mem := c.ExecutorResources.MemMB; !(mem >= 32) || math.IsInf(mem, 0) {
+		fault("executorMem", "%g: at least 32 MB are needed", mem)
+	}
+	faults = append(faults, c.nameFaults()...)
+	faults = append(faults, c.Executors.check()...)
+	return append(faults, c.Programs.check(c.Executors)...)
+}
+
+// MesosFaults are all that is wrong with MesosSettings.
+func (c Config) MesosFaults() (faults []settings.Fault) {
+	if err := mesosconn.CheckMasters(c.Master); err != nil {
+		faults = append(faults, settings.Faultf("master", "%w", err))
+	}
+	if c.SecretFile != "" && c.Principal == "" {
+		faults = append(faults, settings.Faultf("secretFile", "%s without a principal", c.SecretFile))
+	}
+	return faults
+}
+
+// Operator makes calls of the operator API for people, as the configured principal.
+func (c Config) Operator() (*mesosconn.Operator, error) { return mesosconn.NewOperator(c.mesos()) }
+
+func (c Config) nameFaults() (faults []settings.Fault) {
 	if len(c.SchedulerNames) == 0 {
-		fault("no scheduler name")
+		faults = append(faults, settings.Faultf("schedulerNames", "it is empty"))
 	}
 	for i, name := range c.SchedulerNames {
+		place := fmt.Sprintf("schedulerNames[%d]", i)
 		if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
-			fault("scheduler name %q: %s", name, strings.Join(wrong, "; "))
+			faults = append(faults, settings.Faultf(place, "%q: %s", name, strings.Join(wrong, "; ")))
 		}
 		if slices.Contains(c.SchedulerNames[:i], name) {
-			fault("scheduler name %q is named twice", name)
+			faults = append(faults, settings.Faultf(place, "%q is named twice", name))
 		}
 	}
-	faults = append(faults, c.Executors.check()...)
-	faults = append(faults, c.Programs.check(c.Executors)...)
-	if len(faults) == 0 {
-		return nil
-	}
-	return fmt.Errorf("scheduler configuration: %w: %w", errdefs.ErrInvalid, errors.Join(faults...))
+	return faults
 }
 
 func (c Config) keeperURI() string {

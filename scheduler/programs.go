@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mesopod/mesopod/internal/bundle"
+	"github.com/mesopod/mesopod/internal/settings"
 	served "github.com/mesopod/mesopod/scheduler/bundle"
 	"github.com/mesopod/mesopod/scheduler/procure"
 )
@@ -33,31 +34,31 @@ const SourceScheduler = "scheduler"
 const defaultCacheDir = "/var/lib/mesopod/bundles"
 
 // check tells all faults.
-func (p Programs) check(access ExecutorAccess) (faults []error) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+func (p Programs) check(access ExecutorAccess) (faults []settings.Fault) {
+	fault := func(key, format string, args ...any) { faults = append(faults, settings.Faultf(key, format, args...)) }
 	if p.Archive != "" && p.SHA256 != "" {
-		fault("bundle archive %s and bundle SHA-256: the one tells the other", p.Archive)
+		fault("bundleSHA256", "bundle %s is named already: the archive tells its SHA-256", p.Archive)
 	}
 	if _, err := bundle.ParseDigest(p.SHA256); p.SHA256 != "" && err != nil {
-		fault("bundle SHA-256: %w", err)
+		fault("bundleSHA256", "%w", err)
 	}
 	named := p.Archive != "" || p.SHA256 != ""
 	if !named && len(p.Sources) > 0 {
-		fault("bundle sources %v without a bundle: name its archive or SHA-256", p.Sources)
+		fault("bundleSources", "%v without a bundle: set bundle or bundleSHA256", p.Sources)
 	}
 	if named && p.own() && (p.Archive == "" || access.Listen == "") {
-		fault("the scheduler is to serve the bundle: it needs the archive, and an address to serve executors at; or name other sources")
+		fault("bundleSources", "the scheduler is to serve the bundle: that needs bundle and executorListen; or name other sources")
 	}
-	for _, source := range p.Sources {
+	for i, source := range p.Sources {
 		if source != SourceScheduler && !path.IsAbs(source) && !strings.HasPrefix(source, "http://") && !strings.HasPrefix(source, "https://") {
-			fault("bundle source %q is neither %q, nor an absolute path on the agents, nor an http(s) URL", source, SourceScheduler)
+			fault(fmt.Sprintf("bundleSources[%d]", i), "%q is neither %q, nor an absolute path on the agents, nor an http(s) URL", source, SourceScheduler)
 		}
 	}
 	if named && !path.IsAbs(p.CacheDir) {
-		fault("cache of bundles %q is not an absolute path", p.CacheDir)
+		fault("bundleCache", "%q is not an absolute path", p.CacheDir)
 	}
 	if p.Archive != "" && p.Transfers < 1 {
-		fault("%d transfers of bundles at once, at least 1 is needed", p.Transfers)
+		fault("bundleTransfers", "%d at once, at least 1 is needed", p.Transfers)
 	}
 	return faults
 }

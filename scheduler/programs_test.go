@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/internal/settings"
 )
 
 func TestPrograms(t *testing.T) {
@@ -45,19 +46,19 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 	for want, p := range map[string]Programs{
-		"the one tells":     {Archive: file, SHA256: digest},
-		"hexadecimal":       {SHA256: "x", Sources: []string{"/mnt"}},
-		"without a bundle":  {Sources: []string{"/mnt"}},
-		"needs the archive": {SHA256: digest},
-		`"mnt"`:             {SHA256: digest, Sources: []string{"mnt"}},
+		"archive tells":    {Archive: file, SHA256: digest},
+		"hexadecimal":      {SHA256: "x", Sources: []string{"/mnt"}},
+		"without a bundle": {Sources: []string{"/mnt"}},
+		"needs bundle and": {SHA256: digest},
+		`"mnt"`:            {SHA256: digest, Sources: []string{"mnt"}},
 	} {
 		p.CacheDir, p.Transfers = "/var/cache", 1
-		if err := errors.Join(p.check(access)...); err == nil || !strings.Contains(err.Error(), want) {
+		if err := new(settings.Document).Error("test", p.check(access)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", p, err, want)
 		}
 	}
-	err := errors.Join(Programs{Archive: file, CacheDir: "x"}.check(ExecutorAccess{})...)
-	for _, want := range []string{"an address to serve", `"x"`, "0 transfers"} {
+	err := new(settings.Document).Error("test", Programs{Archive: file, CacheDir: "x"}.check(ExecutorAccess{}))
+	for _, want := range []string{"executorListen", `"x"`, "bundleTransfers: 0"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("not served: %v, want %s", err, want)
 		}

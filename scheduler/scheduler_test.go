@@ -347,8 +347,8 @@ func TestConfigCheck(t *testing.T) {
 	if !errors.Is(err, errdefs.ErrInvalid) || strings.Count(err.Error(), "invalid") != 1 {
 		t.Fatalf("got %v, want invalid, told once", err)
 	}
-	for _, want := range []string{"ZooKeeper", `role "prod"`, "framework name", "user is empty", "failover timeout", "keeper URI", "bundle folder",
-		"executor resources", "named twice", `"No"`} {
+	for _, want := range []string{"ZooKeeper", `role: "prod"`, "frameworkName: ", "user: it is empty", "failoverTimeout: ", "keeperURI: ", "bundleDir: ",
+		"executorCPUs: ", "executorMem: ", "named twice", `schedulerNames[2]: "No"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not tell of %s: %v", want, err)
 		}

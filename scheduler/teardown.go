@@ -26,17 +26,14 @@ type Teardown struct {
 	master *mesosconn.Operator
 }
 
-// PlanTeardown looks at what a teardown would end. The error is errdefs.ErrNotFound when no framework is stored.
-func PlanTeardown(ctx context.Context, kubeconfig, master, principal, secretFile string) (*Teardown, error) {
+// PlanTeardown looks at what a teardown by way of this operator would end. The error is errdefs.ErrNotFound when no
+// framework is stored.
+func PlanTeardown(ctx context.Context, kubeconfig string, master *mesosconn.Operator) (*Teardown, error) {
 	deps, err := connect(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	operator, err := mesosconn.NewOperator(master, principal, secretFile)
-	if err != nil {
-		return nil, err
-	}
-	t := &Teardown{client: deps.Client, master: operator}
+	t := &Teardown{client: deps.Client, master: master}
 	return t, t.look(ctx)
 }
 
@@ -73,7 +70,6 @@ func (t *Teardown) look(ctx context.Context) (err error) {
 // Do ends the framework in Mesos, then removes its Nodes and its id. What it has done before it failed is done; it can be
 // called again.
 func (t *Teardown) Do(ctx context.Context) error {
-	defer t.master.Close()
 	if err := t.master.Teardown(ctx, t.FrameworkID); err != nil {
 		return fmt.Errorf("tear down framework %s: %w", t.FrameworkID, err)
 	}

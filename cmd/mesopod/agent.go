@@ -14,9 +14,13 @@ func toAgentProgram() error { return nil }
 // The verbs that this program lacks. What they need would more than double the pages that each executor maps.
 
 func newSchedulerCommand() *cobra.Command { return elsewhere("scheduler") }
+func newConfigCommand() *cobra.Command    { return elsewhere("config") }
 func newLocalCommand() *cobra.Command     { return elsewhere("local") }
-func newKubectlCommand() *cobra.Command   { return elsewhere("kubectl") }
 func newSimCommand() *cobra.Command       { return elsewhere("sim") }
+func newDrainCommand() *cobra.Command     { return elsewhere("drain") }
+func newUndrainCommand() *cobra.Command   { return elsewhere("undrain") }
+func newTeardownCommand() *cobra.Command  { return elsewhere("teardown") }
+func newKubectlCommand() *cobra.Command   { return elsewhere("kubectl") }
 
 func elsewhere(verb string) *cobra.Command {
 	return &cobra.Command{

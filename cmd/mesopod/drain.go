@@ -1,3 +1,5 @@
+//go:build !agent
+
 package main
 
 import (
@@ -16,18 +18,24 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
 )
 
-// operatorFlags are how people's verbs reach API server and Mesos.
-type operatorFlags struct{ kubeconfig, master, principal, secretFile string }
+// operatorSettings are how people's verbs reach API server and Mesos: some of the scheduler's settings, which may come from
+// its file.
+func operatorSettings(cmd *cobra.Command) *layers {
+	return newLayers(cmd.Flags(), (*scheduler.Config).MesosSettings)
+}
 
-func (f *operatorFlags) add(c *cobra.Command) {
-	set := c.Flags()
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default the service account of the pod it runs in)")
-	set.StringVar(&f.master, "master", "", "Mesos masters as host:port or URL, separated by commas")
-	set.StringVar(&f.principal, "principal", "", "principal for masters that authenticate operators")
-	set.StringVar(&f.secretFile, "secret-file", "", "file with the secret of --principal")
+// operator reads the settings and connects to Mesos.
+func operator(l *layers) (scheduler.Config, *mesosconn.Operator, error) {
+	cfg, err := l.read(scheduler.Config.MesosFaults)
+	if err != nil {
+		return cfg, nil, err
+	}
+	master, err := cfg.Operator()
+	return cfg, master, err
 }
 
 // evictPause is the time between two tries to evict a pod that a PodDisruptionBudget holds.
@@ -35,7 +43,7 @@ const evictPause = 2 * time.Second
 
 // drainFlags are what drain and undrain share.
 type drainFlags struct {
-	operatorFlags
+	settings         *layers
 	timeout          time.Duration
 	grace            time.Duration
 	force, emptyDirs bool
@@ -79,7 +87,7 @@ func newUndrainCommand() *cobra.Command {
 }
 
 func (f *drainFlags) add(c *cobra.Command) {
-	f.operatorFlags.add(c)
+	f.settings = operatorSettings(c)
 	set := c.Flags()
 	set.DurationVar(&f.timeout, "timeout", 15*time.Minute, "how long it may take in all")
 }
@@ -96,18 +104,18 @@ type drainer struct {
 func (f *drainFlags) with(cmd *cobra.Command, name string, do func(context.Context, *drainer) error) error {
 	ctx, cancel := context.WithTimeout(untilSignal(cmd.Context()), f.timeout)
 	defer cancel()
-	master, err := mesosconn.NewOperator(f.master, f.principal, f.secretFile)
+	cfg, master, err := operator(f.settings)
 	if err != nil {
 		return err
 	}
 	defer master.Close()
-	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("kubeconfig %q: %w: %w", f.kubeconfig, errdefs.ErrInvalid, err)
+		return fmt.Errorf("kubeconfig %q: %w: %w", cfg.Kubeconfig, errdefs.ErrInvalid, err)
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("kubeconfig %q: %w: %w", f.kubeconfig, errdefs.ErrInvalid, err)
+		return fmt.Errorf("kubeconfig %q: %w: %w", cfg.Kubeconfig, errdefs.ErrInvalid, err)
 	}
 	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

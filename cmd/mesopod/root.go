@@ -34,8 +34,8 @@ func newRootCommand() *cobra.Command {
 	hideForeignFlags()
 	cli.AddLogFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
-	root.AddCommand(newSchedulerCommand(), newExecutorCommand(), newLocalCommand(), newSimCommand(), newDrainCommand(), newUndrainCommand(), newTeardownCommand(),
-		newKubectlCommand(), newBundleCommand(), newVersionCommand())
+	root.AddCommand(newSchedulerCommand(), newConfigCommand(), newExecutorCommand(), newLocalCommand(), newSimCommand(), newDrainCommand(), newUndrainCommand(),
+		newTeardownCommand(), newKubectlCommand(), newBundleCommand(), newVersionCommand())
 	codeArgs(root)
 	return root
 }

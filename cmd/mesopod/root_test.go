@@ -20,6 +20,9 @@ func TestExitCodeOfUsage(t *testing.T) {
 		"no such Mesos":        {"local", "--mesos=real", "--mesos-dir=" + nothing},
 		"resources":            {"local", "--agent-resources=cpus:x"},
 		"executor's config":    {"executor", "--config=" + nothing},
+		"scheduler's config":   {"scheduler", "--config=" + nothing},
+		"config to check":      {"config", "validate", nothing},
+		"nothing to check":     {"config", "validate"},
 		"scheduler's identity": {"scheduler", "--master=127.0.0.1:1", "--kubeconfig=" + nothing},
 	} {
 		root := newRootCommand()

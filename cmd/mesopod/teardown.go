@@ -1,3 +1,5 @@
+//go:build !agent
+
 package main
 
 import (
@@ -18,7 +20,7 @@ import (
 const teardownLimit = 2 * time.Minute
 
 func newTeardownCommand() *cobra.Command {
-	var f operatorFlags
+	var settings *layers
 	var confirmed string
 	c := &cobra.Command{
 		Use:   "teardown --master=HOST:PORT[,HOST:PORT...]",
@@ -33,16 +35,21 @@ On the agents stay: sandboxes with logs until the agent's gc_delay has passed, a
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(untilSignal(cmd.Context()), teardownLimit)
 			defer cancel()
-			return coded(teardown(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), f, confirmed))
+			return coded(teardown(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), settings, confirmed))
 		},
 	}
-	f.add(c)
+	settings = operatorSettings(c)
 	c.Flags().StringVar(&confirmed, "confirm", "", "the framework's id, in place of the question")
 	return c
 }
 
-func teardown(ctx context.Context, in io.Reader, out io.Writer, f operatorFlags, confirmed string) error {
-	plan, err := scheduler.PlanTeardown(ctx, f.kubeconfig, f.master, f.principal, f.secretFile)
+func teardown(ctx context.Context, in io.Reader, out io.Writer, settings *layers, confirmed string) error {
+	cfg, master, err := operator(settings)
+	if err != nil {
+		return fmt.Errorf("teardown: %w", err)
+	}
+	defer master.Close()
+	plan, err := scheduler.PlanTeardown(ctx, cfg.Kubeconfig, master)
 	if err != nil {
 		return fmt.Errorf("teardown: %w", err)
 	}

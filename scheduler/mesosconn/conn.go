@@ -52,11 +52,9 @@ func New(cfg Config, post func(core.Event)) (*Conn, error) {
 	if cfg.Framework.User == "" || cfg.Framework.Name == "" {
 		return nil, fmt.Errorf("framework without user or name: %w", errdefs.ErrInvalid)
 	}
-	var who credentials
-	if cfg.SecretFile != "" {
-		if who, err = readCredentials(cfg.Framework.Principal, cfg.SecretFile); err != nil {
-			return nil, err
-		}
+	who, err := cfg.credentials()
+	if err != nil {
+		return nil, err
 	}
 	return &Conn{
 		cfg: cfg, masters: masters, post: post, credentials: who,

@@ -23,6 +23,14 @@ func (c credentials) String() string { return fmt.Sprintf("credentials of princi
 // GoString keeps the secret out of %#v.
 func (c credentials) GoString() string { return c.String() }
 
+// credentials reads those that the configuration names, none if it names none.
+func (c Config) credentials() (credentials, error) {
+	if c.SecretFile == "" {
+		return credentials{}, nil
+	}
+	return readCredentials(c.Framework.Principal, c.SecretFile)
+}
+
 // readCredentials takes the secret from a file; a line end after it is not part of it. The error is errdefs.ErrInvalid
 // and never holds the secret.
 func readCredentials(principal, file string) (credentials, error) {

@@ -23,20 +23,19 @@ type Operator struct {
 	timeout     time.Duration
 }
 
-// NewOperator takes the masters as Config.Master has them, and the principal and the file of its secret for masters that
-// authenticate operators; both are empty for others. The error is errdefs.ErrInvalid.
-func NewOperator(masters, principal, secretFile string) (*Operator, error) {
-	parsed, err := ParseMasters(masters)
+// NewOperator takes the masters, and the credentials for those that authenticate operators. Of Config.Framework only the
+// principal matters. The error is errdefs.ErrInvalid.
+func NewOperator(cfg Config) (*Operator, error) {
+	cfg.setDefaults()
+	parsed, err := ParseMasters(cfg.Master)
 	if err != nil {
 		return nil, err
 	}
-	var who credentials
-	if secretFile != "" {
-		if who, err = readCredentials(principal, secretFile); err != nil {
-			return nil, err
-		}
+	who, err := cfg.credentials()
+	if err != nil {
+		return nil, err
 	}
-	return &Operator{masters: parsed, credentials: who, client: newClient(), timeout: 10 * time.Second}, nil
+	return &Operator{masters: parsed, credentials: who, client: newClient(), timeout: cfg.CallTimeout}, nil
 }
 
 // Close gives the connections back.

@@ -31,7 +31,7 @@ func operatorAt(t *testing.T, answer func(http.ResponseWriter, *master.Call)) st
 }
 
 func newOperator(t *testing.T, masters ...string) *Operator {
-	o, err := NewOperator(strings.Join(masters, ","), "", "")
+	o, err := NewOperator(Config{Master: strings.Join(masters, ",")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestOperatorAuthenticates(t *testing.T) {
 		w.Header().Set("Location", "//"+strings.TrimPrefix(leader.URL, "http://")+operatorPath)
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
-	o, err := NewOperator(follower, "ops", secretFile(t, "s3cret\n"))
+	o, err := NewOperator(Config{Master: follower, Framework: Framework{Principal: "ops"}, SecretFile: secretFile(t, "s3cret\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestOperatorAuthenticates(t *testing.T) {
 	if err := newOperator(t, follower).Teardown(t.Context(), "F1"); !errors.Is(err, errdefs.ErrRefused) {
 		t.Errorf("without credentials: %v, want refused", err)
 	}
-	if _, err := NewOperator(follower, "", secretFile(t, "s3cret")); !errors.Is(err, errdefs.ErrInvalid) {
+	if _, err := NewOperator(Config{Master: follower, SecretFile: secretFile(t, "s3cret")}); !errors.Is(err, errdefs.ErrInvalid) {
 		t.Errorf("a secret without a principal: %v, want invalid", err)
 	}
 }
