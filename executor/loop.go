@@ -18,9 +18,11 @@ import (
 	"github.com/mesopod/mesopod/internal/zpages"
 )
 
-// message is what the loop takes: exactly one field is set.
+// message is what the loop takes: exactly one field is set, beside at.
 type message struct {
-	event   core.Event
+	event core.Event
+	// at is when the event came in, zero for now.
+	at      time.Time
 	agent   *agentconn.Agent
 	kubelet *kubelet.Kubelet
 	// open asks for what is unacknowledged.
@@ -43,7 +45,9 @@ func (e *Executor) put(ctx context.Context, m message) {
 	}
 }
 
-func (e *Executor) post(ctx context.Context, event core.Event) { e.put(ctx, message{event: event}) }
+func (e *Executor) post(ctx context.Context, event core.Event) {
+	e.put(ctx, message{event: event, at: time.Now()})
+}
 
 func (e *Executor) identified(ctx context.Context, agent agentconn.Agent) {
 	e.put(ctx, message{agent: &agent})
@@ -95,7 +99,7 @@ func (e *Executor) loop(life context.Context, group *errgroup.Group, known *ledg
 		case m := <-e.inbox:
 			exit = e.take(life, s, m)
 		case <-s.timer.C:
-			exit = e.step(s, core.Tick{})
+			exit = e.step(s, core.Tick{}, time.Time{})
 		case <-life.Done():
 			return core.Exit{Code: 1, Why: "a part of the executor failed"}
 		}
@@ -138,13 +142,13 @@ func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
 	case m.exit != nil:
 		return m.exit
 	case m.event != nil:
-		return e.step(s, m.event)
+		return e.step(s, m.event, m.at)
 	}
 	return nil
 }
 
-// step gives one event to the core and keeps what it says for act.
-func (e *Executor) step(s *state, event core.Event) *core.Exit {
+// step gives one event, which came in at that time, to the core and keeps what it says for act.
+func (e *Executor) step(s *state, event core.Event, at time.Time) *core.Exit {
 	glog.V(2).Infof("take event kind=%T", event)
 	if s.core == nil {
 		// The agent never named our node: there is nothing that could end a pod.
@@ -158,13 +162,15 @@ func (e *Executor) step(s *state, event core.Event) *core.Exit {
 		e.orderer.offer(launch.Data)
 	}
 	now := time.Now()
-	s.launches.countEvent(now, event)
+	if at.IsZero() {
+		at = now
+	}
+	s.launches.countEvent(at, event)
 	if entry, ok := eventEntry(now, event); ok {
 		s.journal.Add(entry)
 	}
 	effects := s.core.Step(now, event)
 	for _, effect := range effects {
-		s.launches.countEffect(now, effect)
 		if entry, ok := effectEntry(now, effect); ok {
 			s.journal.Add(entry)
 		}
@@ -189,6 +195,7 @@ func (e *Executor) act(life context.Context, s *state) *core.Exit {
 			return &exit
 		}
 		e.perform(life, s, effect)
+		s.launches.countEffect(time.Now(), effect)
 	}
 	s.launches.gauge(s.core.Snapshot())
 	wait := time.Hour

@@ -46,45 +46,89 @@ var (
 		Help:    "Time from LAUNCH to the task's TASK_RUNNING.",
 		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 	})
+	metricFeed = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: "mesopod_executor", Name: "launch_feed_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Time from LAUNCH until the kubelet was given the pod, without the time of the calls to the API server between them.",
+		Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5, 30},
+	})
 
 	registerMetrics = sync.OnceFunc(func() {
 		legacyregistry.MustRegister(metricTasks, metricUnacknowledged, metricConnected, metricPods, metricUpdates, metricEvents,
-			metricFailures, metricLaunch)
+			metricFailures, metricLaunch, metricFeed)
 	})
 )
 
-// launches remembers when tasks were launched that are not Running yet. The loop owns it.
-type launches map[string]time.Time
+// launches remembers tasks that were launched and are not Running yet. The loop owns it.
+type launches map[string]*launching
 
-// countEvent is called with each event, before the core takes it.
-func (l launches) countEvent(now time.Time, event core.Event) {
+// launching is the way of a task to the kubelet: when its LAUNCH came in, when the call under way was made, and how long
+// earlier ones took. bound: TASK_STARTING is sent, the next set of the kubelet's has the pod.
+type launching struct {
+	began, asked time.Time
+	calls        time.Duration
+	bound        bool
+}
+
+func (l *launching) answered(at time.Time) {
+	if l != nil && !l.asked.IsZero() {
+		l.calls, l.asked = l.calls+at.Sub(l.asked), time.Time{}
+	}
+}
+
+// countEvent is called with each event and the time at which it came in, before the core takes it.
+func (l launches) countEvent(at time.Time, event core.Event) {
 	metricEvents.WithLabelValues(kindOf(event)).Inc()
 	switch e := event.(type) {
 	case core.Launch:
-		l[e.TaskID] = now
+		l[e.TaskID] = &launching{began: at}
+	case core.Bound:
+		l[e.TaskID].answered(at)
 	case core.BindFailed:
+		l[e.TaskID].answered(at)
 		metricFailures.WithLabelValues("bind").Inc()
 	case core.DeleteFailed:
 		metricFailures.WithLabelValues("delete").Inc()
 	}
 }
 
-// countEffect is called with each effect.
+// countEffect is called with each effect after it was carried out.
 func (l launches) countEffect(now time.Time, effect core.Effect) {
-	update, ok := effect.(core.SendUpdate)
-	if !ok {
-		return
+	switch e := effect.(type) {
+	case core.Bind:
+		l.asked(e.TaskID, now)
+	case core.Patch:
+		l.asked(e.TaskID, now)
+	case core.SendUpdate:
+		l.countUpdate(now, e.Update.TaskID, e.Update.State.String())
+	case core.Feed:
+		for _, launch := range l {
+			if launch.bound {
+				launch.bound = false
+				metricFeed.Observe((now.Sub(launch.began) - launch.calls).Seconds())
+			}
+		}
 	}
-	state := update.Update.State.String()
+}
+
+func (l launches) asked(taskID string, now time.Time) {
+	if launch := l[taskID]; launch != nil {
+		launch.asked = now
+	}
+}
+
+func (l launches) countUpdate(now time.Time, taskID, state string) {
 	metricUpdates.WithLabelValues(state).Inc()
-	began, launching := l[update.Update.TaskID]
+	launch := l[taskID]
 	switch {
-	case !launching || state == "TASK_STARTING":
+	case launch == nil:
+		return
+	case state == "TASK_STARTING":
+		launch.bound = true
 		return
 	case state == "TASK_RUNNING":
-		metricLaunch.Observe(now.Sub(began).Seconds())
+		metricLaunch.Observe(now.Sub(launch.began).Seconds())
 	}
-	delete(l, update.Update.TaskID)
+	delete(l, taskID)
 }
 
 // gauge shows what the core is, and forgets launches that are over without an update that told.
@@ -96,7 +140,7 @@ func (l launches) gauge(v core.View) {
 		count[t.State]++
 		open += t.Unacknowledged
 	}
-	maps.DeleteFunc(l, func(taskID string, _ time.Time) bool { return !under[taskID] })
+	maps.DeleteFunc(l, func(taskID string, _ *launching) bool { return !under[taskID] })
 	for state, n := range count {
 		metricTasks.WithLabelValues(state.String()).Set(float64(n))
 	}

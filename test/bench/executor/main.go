@@ -29,6 +29,7 @@ const (
 	settle, idle = 8 * time.Second, 15 * time.Second
 	target       = 1.15
 	cpuTarget    = 1.25
+	feedTarget   = 10
 )
 
 // side is a node agent under measurement.
@@ -95,6 +96,7 @@ type result struct {
 	rss, pss, anonymous map[int][]float64
 	cpu                 []float64 // at 50 idle pods, thousandths of a core
 	burst               []float64 // 110 pods in one go, s
+	feed                []float64 // median from LAUNCH to the kubelet beyond API calls, ms; of the executor alone
 }
 
 func compare(us, them *result) bool {
@@ -112,6 +114,7 @@ func compare(us, them *result) bool {
 	}
 	ours, theirs := figure.Spread("executor-idle-cpu", us.cpu, "mcores"), figure.Spread("kubelet-idle-cpu", them.cpu, "mcores")
 	good = figure.AtMost("idle-cpu-ratio", ours/theirs, "x", cpuTarget, 0) && good
+	good = figure.AtMost("launch-to-kubelet-p50", figure.Spread("launch-to-kubelet", us.feed, "ms"), "ms", feedTarget, 0) && good
 	ours, theirs = figure.Spread("executor-110-pods-running", us.burst, "s"), figure.Spread("kubelet-110-pods-running", them.burst, "s")
 	return figure.AtMost("burst-ratio", ours/theirs, "x", target, 1) && good
 }

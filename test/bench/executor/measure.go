@@ -62,6 +62,13 @@ func (b *bench) measure(ctx context.Context, s side, r *result) error {
 	if err := b.memory(ctx, s, r, many); err != nil {
 		return err
 	}
+	if o, ok := s.(*ours); ok {
+		median, err := o.feedMedian(ctx)
+		if err != nil {
+			return err
+		}
+		r.feed = append(r.feed, median*1000)
+	}
 	return b.clear(ctx, s)
 }
 

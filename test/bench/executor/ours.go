@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -121,7 +124,7 @@ func (o *ours) ask(path string) *rest.Request {
 }
 
 func (o *ours) metrics(ctx context.Context) (held, error) {
-	data, err := o.ask("metrics").DoRaw(ctx)
+	found, err := o.series(ctx)
 	if err != nil {
 		return held{}, err
 	}
@@ -130,6 +133,15 @@ func (o *ours) metrics(ctx context.Context) (held, error) {
 		return held{}, err
 	}
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return held{goroutines: found["go_goroutines"], files: float64(len(files)), heap: found["go_memstats_heap_alloc_bytes"]}, err
+}
+
+// series are the executor's metrics: name with labels, and value.
+func (o *ours) series(ctx context.Context) (map[string]float64, error) {
+	data, err := o.ask("metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
@@ -138,5 +150,41 @@ func (o *ours) metrics(ctx context.Context) (held, error) {
 			found[name] = value
 		}
 	}
-	return held{goroutines: found["go_goroutines"], files: float64(len(files)), heap: found["go_memstats_heap_alloc_bytes"]}, errors.Join(err, lines.Err())
+	return found, lines.Err()
+}
+
+// feedMedian is the median of the time from LAUNCH to the kubelet, without the calls to the API server, since the executor
+// began: seconds, interpolated within its bucket.
+func (o *ours) feedMedian(ctx context.Context) (float64, error) {
+	const name = "mesopod_executor_launch_feed_duration_seconds"
+	found, err := o.series(ctx)
+	if err != nil {
+		return 0, err
+	}
+	half := found[name+"_count"] / 2
+	if half == 0 {
+		return 0, fmt.Errorf("no launch is counted in %s", name)
+	}
+	lower, below := 0.0, 0.0
+	for _, upper := range slices.Sorted(maps.Keys(buckets(found, name))) {
+		count := found[fmt.Sprintf("%s_bucket{le=%q}", name, strconv.FormatFloat(upper, 'g', -1, 64))]
+		if count >= half {
+			return lower + (upper-lower)*(half-below)/(count-below), nil
+		}
+		lower, below = upper, count
+	}
+	return 0, fmt.Errorf("half of the launches took longer than %g s", lower)
+}
+
+// buckets are the finite upper bounds of a histogram.
+func buckets(found map[string]float64, name string) map[float64]bool {
+	bounds := map[float64]bool{}
+	for series := range found {
+		text, ok := strings.CutPrefix(series, name+`_bucket{le="`)
+		bound, err := strconv.ParseFloat(strings.TrimSuffix(text, `"}`), 64)
+		if ok && err == nil && !math.IsInf(bound, 0) {
+			bounds[bound] = true
+		}
+	}
+	return bounds
 }
