@@ -26,7 +26,7 @@ import (
 const (
 	many = 110 // the most that a kubelet takes
 	// settle is how long a node is left alone before it is measured; idle is how long its CPU time is counted.
-	settle, idle = 8 * time.Second, 15 * time.Second
+	settle, idle = 8 * time.Second, 30 * time.Second
 	target       = 1.15
 	cpuTarget    = 1.25
 	feedTarget   = 10
