@@ -109,8 +109,14 @@ func layer(document *messages.ExecutorConfig, file []byte) (Config, error) {
 		return config, nil
 	}
 	config.APIVersion, config.Kind = "", ""
+	static := config.StaticPods
+	config.StaticPods = nil
 	unknown, err := messages.UnmarshalConfig(file, &config)
 	faults := append([]error{err}, unknown...)
+	if config.StaticPods != nil {
+		faults = append(faults, errors.New("staticPods belong into the scheduler's document, by which Mesos hears what they take"))
+	}
+	config.StaticPods = static
 	if err == nil {
 		faults = append(faults, config.Check()...)
 	}

@@ -46,6 +46,14 @@ func parse(t *testing.T, text string) (Config, error) {
 	return c.complete(mustEnv(t))
 }
 
+// Static pods of one agent alone would run without Mesos knowing.
+func TestNoStaticPodsOfAnAgent(t *testing.T) {
+	_, err := parse(t, goodConfig+"staticPods: []\n")
+	if !errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), "staticPods belong into the scheduler's document") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Without a file and without words in the environment an agent is good for executors, too.
 func TestNoFile(t *testing.T) {
 	c, err := parse(t, "")

@@ -33,9 +33,13 @@ const (
 // ends it, so that the next one lives by that. The follower's own goroutine alone touches its fields, but settled.
 type follower struct {
 	e *Executor
+	// node is the name of this agent's.
+	node string
 	// inUse is the configuration that was settled on, valid once settled is closed.
 	inUse   Config
 	settled chan struct{}
+	// faults are the static pods in it that are passed over, valid as inUse is.
+	faults []error
 	// trial tells that no kubelet has lived by the document yet. Any goroutine may look.
 	trial atomic.Bool
 	// tag is that of the document that was seen last.
@@ -92,8 +96,28 @@ func (f *follower) settle(ctx context.Context, config Config, why string) {
 	glog.Infof("use configuration reason=%q launch_grace=%s suicide=%s kubelet=%q", why,
 		config.LaunchGracePeriod.Duration, config.SuicideTimeout.Duration, config.KubeletConfiguration)
 	f.inUse = config
+	pods, faults := staticPods(config, f.node)
+	f.faults = faults
 	close(f.settled)
-	f.e.post(ctx, core.Configured{LaunchGrace: config.LaunchGracePeriod.Duration, SuicideTimeout: config.SuicideTimeout.Duration})
+	f.e.post(ctx, core.Configured{LaunchGrace: config.LaunchGracePeriod.Duration, SuicideTimeout: config.SuicideTimeout.Duration, Static: pods})
+}
+
+// staticPods are the pods that the kubelet runs by the configuration, and what is wrong with those that it does not
+// (EX-103, EX-104).
+func staticPods(config Config, node string) (pods []core.StaticPod, faults []error) {
+	static, faults := config.Static()
+	for _, one := range static {
+		pod, err := kubelet.StaticPod(one.Manifest, node)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		pods = append(pods, core.StaticPod{Claim: one.Claim, Pod: pod})
+	}
+	for _, fault := range faults {
+		glog.Errorf("pass over static pod err=%v", fault)
+	}
+	return pods, faults
 }
 
 // run follows the document until ctx ends.

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/internal/pki"
 	"github.com/mesopod/mesopod/messages"
@@ -100,7 +102,7 @@ func followed(t *testing.T, stateDir string) *Executor {
 	if e.identity, err = newIdentity(e.config, e.env, "a1"); err != nil {
 		t.Fatal(err)
 	}
-	e.follower = &follower{e: e, settled: make(chan struct{})}
+	e.follower = &follower{e: e, node: "a1", settled: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = e.follower.run(ctx) }() // it returns nil
@@ -130,6 +132,33 @@ func nextMessage(t *testing.T, e *Executor) message {
 	}
 }
 
+// Static pods of the document go to the core as they are on this node (EX-103). Those that are wrong are told and passed over,
+// whoever finds it (EX-104).
+func TestStaticPods(t *testing.T) {
+	s := newConfigServer(t, documentHead+`staticPods:
+- {apiVersion: v1, kind: Pod, metadata: {name: log}, spec: {containers: [{name: main, image: log, resources: {requests: {cpu: 100m}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: typo}, spec: {container: []}}
+- {apiVersion: v1, kind: Pod, metadata: {name: bad}, spec: {containers: [{name: UPPER, image: x}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: probe, namespace: kube-system}, spec: {containers: [{name: main, image: probe}]}}
+`)
+	e := followed(t, t.TempDir())
+	e.identity.offer(s.launch(t))
+	settled(t, e)
+	configured, _ := nextMessage(t, e).event.(core.Configured)
+	var names []string
+	for _, p := range configured.Static {
+		name, _, _ := strings.Cut(p.Claim, "@")
+		names = append(names, name+" as "+p.Pod.Namespace+"/"+p.Pod.Name)
+	}
+	if diff := cmp.Diff([]string{"default/log as default/log-a1", "kube-system/probe as kube-system/probe-a1"}, names); diff != "" {
+		t.Errorf("static pods (-want +got):\n%s", diff)
+	}
+	faults := errors.Join(e.follower.faults...)
+	if len(e.follower.faults) != 2 || !strings.Contains(faults.Error(), `staticPods[1]`) || !strings.Contains(faults.Error(), "static pod default/bad-a1") {
+		t.Errorf("faults %v", faults)
+	}
+}
+
 // The first document decides, the core hears of it, and it is kept for the next executor. One that says the same, or is
 // wrong, changes nothing; another ends the executor for the next one.
 func TestFollow(t *testing.T) {
@@ -139,8 +168,8 @@ func TestFollow(t *testing.T) {
 	if config := settled(t, e); config.SuicideTimeout.Duration != 3*time.Minute {
 		t.Errorf("settled on %+v", config)
 	}
-	if m := nextMessage(t, e); m.event != (core.Configured{LaunchGrace: 5 * time.Minute, SuicideTimeout: 3 * time.Minute}) {
-		t.Errorf("the loop hears %+v", m)
+	if diff := cmp.Diff(core.Configured{LaunchGrace: 5 * time.Minute, SuicideTimeout: 3 * time.Minute}, nextMessage(t, e).event); diff != "" {
+		t.Errorf("what the loop hears (-want +got):\n%s", diff)
 	}
 	if kept, ok := e.known(); !ok || kept.SuicideTimeout.Duration != 3*time.Minute {
 		t.Errorf("kept is %+v, %t", kept, ok)

@@ -231,7 +231,7 @@ func (e *Executor) begin(life context.Context, s *state, agent agentconn.Agent) 
 	}
 	// Pods of before must not wait for the scheduler.
 	settled := len(s.known.Tasks())+len(s.known.Pods()) > 0
-	e.follower = &follower{e: e, settled: make(chan struct{})}
+	e.follower = &follower{e: e, node: agent.Hostname, settled: make(chan struct{})}
 	onTrial, err := e.documents().start()
 	if err != nil {
 		return err
@@ -317,6 +317,11 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 		glog.Infof("feed kubelet pods=%d reason=%q", len(f.Pods), f.Why)
 		if s.kubelet != nil {
 			s.kubelet.Feed(f.Pods)
+		}
+	case core.FeedStatic:
+		glog.Infof("feed kubelet static=%d reason=%q", len(f.Pods), f.Why)
+		if s.kubelet != nil {
+			s.kubelet.FeedStatic(f.Pods)
 		}
 	case core.Note:
 		glog.Infof("note task=%s reason=%q", f.TaskID, f.Why)

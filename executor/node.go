@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +106,9 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 	})
 	if err := both.Wait(); err != nil {
 		return err
+	}
+	for _, fault := range e.follower.faults {
+		started.Warn("InvalidStaticPod", strings.ReplaceAll(fault.Error(), "\n", "; ")+"; the others run")
 	}
 	e.put(ctx, message{kubelet: started})
 	poll := poller.New(poller.Config{Socket: kubelet.PodsSocket(rootDir)}, poller.Deps{Live: containers.Live, Post: func(ctx context.Context, event core.Event) {

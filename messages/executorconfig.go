@@ -66,6 +66,9 @@ type ExecutorConfig struct {
 	// KubeletConfiguration are fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that are passed on to the
 	// kubelet, but those in kubeletFields.
 	KubeletConfiguration json.RawMessage `json:"kubeletConfiguration,omitempty"`
+	// StaticPods are manifests of pods that the kubelet of every executor runs by itself; see Static. A manifest that is wrong
+	// makes no fault of the document.
+	StaticPods []json.RawMessage `json:"staticPods,omitempty"`
 }
 
 // DefaultExecutorConfig has what holds where a document is silent. It lacks apiVersion and kind, which each must name.
@@ -85,8 +88,8 @@ var kubeletFields = byField(map[string]string{
 	"set kubeletPort, clusterDNS or clusterDomain of the document itself": "port clusterDNS clusterDomain",
 	"the agent's address and the scheduler's certificates decide on it": "address enableServer readOnlyPort tlsCertFile tlsPrivateKeyFile rotateCertificates serverTLSBootstrap " +
 		"authentication authorization healthzPort healthzBindAddress",
-	"it belongs to the executor's own containerd, folders and log": "containerRuntimeEndpoint imageServiceEndpoint podLogsDir volumePluginDir podCIDR logging",
-	"pods come from Mesos alone":                                   "staticPodPath staticPodURL staticPodURLHeader runOnce",
+	"it belongs to the executor's own containerd, folders and log":    "containerRuntimeEndpoint imageServiceEndpoint podLogsDir volumePluginDir podCIDR logging",
+	"pods come from Mesos and from staticPods of the document itself": "staticPodPath staticPodURL staticPodURLHeader runOnce",
 	"the scheduler makes the Node and counts what is free on it": "registerNode registerWithTaints providerID maxPods podsPerCore systemReserved kubeReserved " +
 		"systemReservedCgroup kubeReservedCgroup reservedSystemCPUs reservedMemory qosReserved enforceNodeAllocatable",
 	"the container that Mesos made decides on it": "cgroupRoot cgroupsPerQOS cgroupDriver kubeletCgroups systemCgroups cpuCFSQuota failCgroupV1 failSwapOn memorySwap",

@@ -17,7 +17,7 @@ const LaunchVersion = 1
 // in the master's state; the API server itself takes no object above 1.5 MiB.
 const MaxLaunchBytes = 1 << 20
 
-// Launch is the envelope in TaskInfo.data: what the executor needs in order to start one pod.
+// Launch is the envelope in TaskInfo.data: what the executor needs in order to start one pod, or the static pods.
 type Launch struct {
 	// Version of the envelope's format.
 	Version int `json:"version"`
@@ -25,9 +25,11 @@ type Launch struct {
 	TaskID string `json:"taskID"`
 	// Node is the name of the node that the scheduler placed the pod on.
 	Node string `json:"node"`
+	// StaticPods are the claims (StaticPod.Claim) that a placeholder task accounts for; its envelope has no pod.
+	StaticPods []string `json:"staticPods,omitempty"`
 	// Pod is the pod as the scheduler saw it, with the scheduler's choices as annotations. The kubelet never gets this
 	// copy: it gets the API server's.
-	Pod *corev1.Pod `json:"pod"`
+	Pod *corev1.Pod `json:"pod,omitempty"`
 	// Scheduler is how the executor reaches the scheduler, nil if it does not: see WithAccess and AccessOf.
 	Scheduler *Access `json:"scheduler,omitempty"`
 	// Bundle is what executors are to run from, nil if the operator sees to that: see BundleOf.
@@ -41,16 +43,18 @@ func EncodeLaunch(l Launch) ([]byte, error) {
 	if err := l.check(); err != nil {
 		return nil, err
 	}
-	pod := *l.Pod
-	pod.ManagedFields = nil
-	l.Pod = &pod
+	if l.Pod != nil {
+		pod := *l.Pod
+		pod.ManagedFields = nil
+		l.Pod = &pod
+	}
 	data, err := json.Marshal(l)
 	if err != nil {
 		return nil, fmt.Errorf("launch envelope of task %s: %w: %w", l.TaskID, errdefs.ErrInvalid, err)
 	}
 	if most := MaxLaunchBytes - maxAccessBytes; len(data) > most {
-		return nil, fmt.Errorf("launch envelope of pod %s/%s has %d bytes, %d at most; move large values into a ConfigMap: %w",
-			pod.Namespace, pod.Name, len(data), most, errdefs.ErrInvalid)
+		return nil, fmt.Errorf("launch envelope of %s has %d bytes, %d at most; move large values into a ConfigMap: %w",
+			l.subject(), len(data), most, errdefs.ErrInvalid)
 	}
 	return data, nil
 }
@@ -72,7 +76,7 @@ func DecodeLaunch(data []byte) (Launch, error) {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return Launch{}, fmt.Errorf("task data: %w: %w: %w", ErrEncoding, errdefs.ErrInvalid, err)
 	}
-	if l.Version == 0 && l.Pod == nil {
+	if l.Version == 0 && l.Pod == nil && l.StaticPods == nil {
 		return Launch{}, fmt.Errorf("task data has neither version nor pod: %w: %w", ErrEncoding, errdefs.ErrInvalid)
 	}
 	if l.Version != LaunchVersion {
@@ -96,9 +100,12 @@ func (l Launch) check() error {
 	if l.Node == "" {
 		missing("node")
 	}
-	if l.Pod == nil {
+	switch {
+	case l.Pod == nil && len(l.StaticPods) == 0:
 		missing("pod")
-	} else {
+	case l.Pod != nil && len(l.StaticPods) > 0:
+		faults = append(faults, errors.New("launch envelope: it has a pod and staticPods"))
+	case l.Pod != nil:
 		if l.Pod.Name == "" {
 			missing("pod.metadata.name")
 		}
@@ -113,4 +120,12 @@ func (l Launch) check() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", errdefs.ErrInvalid, errors.Join(faults...))
+}
+
+// subject is what is launched, for people.
+func (l Launch) subject() string {
+	if l.Pod == nil {
+		return "the static pods"
+	}
+	return "pod " + l.Pod.Namespace + "/" + l.Pod.Name
 }

@@ -41,6 +41,8 @@ const (
 	ReasonFinished Reason = "pod-succeeded"
 	// ReasonFailed begins the message of TASK_FAILED: a container failed (EX-58); reason and exit code follow.
 	ReasonFailed Reason = "pod-failed"
+	// ReasonStaticPods begins the message of TASK_RUNNING of a placeholder task: the claims follow.
+	ReasonStaticPods Reason = "static-pods"
 )
 
 // runningPrefix begins the message of TASK_RUNNING (EX-51).

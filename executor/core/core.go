@@ -46,8 +46,11 @@ type Core struct {
 	connected, taskKilling bool
 	// drained: the agent was told to drain, and has launched nothing since. It takes no task until this executor has ended,
 	// even after it was reactivated, so an idle one ends at once.
-	drained      bool
+	drained bool
+	// asked: the scheduler has asked this executor to end, which was idle then and still is.
+	asked        bool
 	kubeletReady bool
+	static       static
 	exit         exit
 	recovery     recovery
 
@@ -76,6 +79,7 @@ func New(cfg Config) *Core {
 		pods:      map[types.UID]*pod{},
 		deletions: map[string]*deletion{},
 		ended:     graveyard{fates: map[string]fate{}},
+		static:    static{up: map[types.UID]upStatic{}, mirrors: map[types.UID]*corev1.Pod{}},
 	}
 	c.restore()
 	return c
@@ -89,9 +93,11 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 	c.out, c.feedWhy = nil, nil
 	c.take(now, ev)
 	c.expire(now)
+	c.endPlaceholders(now)
 	c.watch.Hold(now, c.heldBy())
 	c.endIfDue(now)
 	c.expireHold(now)
+	c.flushStatic()
 	c.flushFeed()
 	c.keep()
 	if c.exit.done {
@@ -167,7 +173,9 @@ func (c *Core) NextDeadline() (time.Time, bool) {
 	if c.recovery.hold {
 		consider(c.recovery.by)
 	}
-	if at, armed := c.watch.Deadline(); armed {
+	if at, armed := c.watch.Deadline(); c.static.parked != "" {
+		consider(c.static.by)
+	} else if armed {
 		consider(at)
 	}
 	return next, !next.IsZero()
@@ -213,7 +221,7 @@ func (c *Core) expire(now time.Time) {
 func (c *Core) heldBy() string {
 	live := 0
 	for _, t := range c.tasks {
-		if t.state != Done {
+		if t.live() && !t.placeholder() {
 			live++
 		}
 	}
@@ -262,7 +270,9 @@ type TaskView struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name,omitempty"`
 	UID       types.UID `json:"uid,omitempty"`
-	State     State     `json:"state"`
+	// StaticPods are the claims that a placeholder task accounts for.
+	StaticPods string `json:"staticPods,omitempty"`
+	State      State  `json:"state"`
 	// Unacknowledged counts updates that the agent has not acknowledged.
 	Unacknowledged int `json:"unacknowledged"`
 }
@@ -276,7 +286,7 @@ func (c *Core) Snapshot() View {
 	}
 	for _, t := range c.sorted() {
 		v.Tasks = append(v.Tasks, TaskView{
-			TaskID: t.id, Namespace: t.namespace, Name: t.name, UID: t.uid,
+			TaskID: t.id, Namespace: t.namespace, Name: t.name, UID: t.uid, StaticPods: t.claims,
 			State: t.state, Unacknowledged: c.ledger.Open(t.id),
 		})
 	}

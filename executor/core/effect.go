@@ -48,6 +48,11 @@ type (
 		Pods []*corev1.Pod
 		Why  string
 	}
+	// FeedStatic gives the kubelet the whole set of static pods that it is to run, copies for it to keep.
+	FeedStatic struct {
+		Pods []*corev1.Pod
+		Why  string
+	}
 	// DeletePod deletes the pod on the API server with UID precondition. A negative Grace leaves the period to the pod.
 	DeletePod struct {
 		TaskID, Namespace, Name string
@@ -72,6 +77,7 @@ func (Bind) effect()       {}
 func (Patch) effect()      {}
 func (SendUpdate) effect() {}
 func (Feed) effect()       {}
+func (FeedStatic) effect() {}
 func (DeletePod) effect()  {}
 func (EvictPod) effect()   {}
 func (Exit) effect()       {}

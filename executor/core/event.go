@@ -81,8 +81,12 @@ type (
 	KubeletEnded struct{ Err error }
 )
 
-// Configured tells the times of Config anew, when the operator's configuration comes after the first launch.
-type Configured struct{ LaunchGrace, SuicideTimeout time.Duration }
+// Configured tells the times of Config anew, when the operator's configuration comes after the first launch, and which pods
+// the kubelet runs by it.
+type Configured struct {
+	LaunchGrace, SuicideTimeout time.Duration
+	Static                      []StaticPod
+}
 
 // Tick lets deadlines pass; see NextDeadline.
 type Tick struct{}

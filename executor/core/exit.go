@@ -40,10 +40,29 @@ func (c *Core) onShutdown(now time.Time, ev Shutdown) {
 	c.exit.by = now.Add(max(ev.Grace-exitReserve, 0))
 }
 
-// endIdle ends an executor that has no work, at once.
+// endIdle ends an executor that has no work, at once, but for the word on its placeholder task.
 func (c *Core) endIdle(now time.Time, why string) {
 	c.begin(now, 0, why)
 	c.exit.by = now
+	if c.ledger.Open("") > 0 {
+		c.exit.by = now.Add(kubeletEndedWait)
+	}
+}
+
+// idleWhy is why an executor without work is to end now; empty while it is not.
+func (c *Core) idleWhy(now time.Time) string {
+	switch {
+	case c.heldBy() != "":
+		c.asked = false
+		return ""
+	case c.asked:
+		return "the scheduler asked an idle executor to end"
+	case c.drained && !c.leaving():
+		return "the agent is drained"
+	case c.watch.Due(now):
+		return fmt.Sprintf("idle for %s", c.cfg.SuicideTimeout)
+	}
+	return ""
 }
 
 // begin starts the executor's end.
@@ -56,6 +75,9 @@ func (c *Core) begin(now time.Time, grace time.Duration, why string) {
 		p := c.podOf(t)
 		switch {
 		case !t.live():
+		case t.placeholder():
+			c.killPlaceholder(now, t, endShutdown, "shutting down: "+why)
+			t.forceAt = time.Time{} // the executor's own end comes first
 		case p == nil || !p.fed:
 			e := endShutdown
 			if t.state == Killing {
@@ -73,6 +95,7 @@ func (c *Core) begin(now time.Time, grace time.Duration, why string) {
 			t.forceAt = time.Time{} // the executor's own end comes first
 		}
 	}
+	c.endPlaceholders(now)
 }
 
 // onKubeletEnded: nobody runs the pods any more (EX-129).
@@ -88,6 +111,7 @@ func (c *Core) onKubeletEnded(now time.Time, ev KubeletEnded) {
 	}
 	c.kubeletReady = false
 	clear(c.pods)
+	clear(c.static.up)
 	if c.exit.begun && live == 0 {
 		c.note("", why+", while shutting down")
 		return
@@ -107,14 +131,15 @@ func (c *Core) leaving() bool {
 // patience (EX-96, EX-97).
 func (c *Core) endIfDue(now time.Time) {
 	if !c.exit.begun {
-		switch {
-		case c.drained && c.heldBy() == "" && !c.leaving():
-			c.endIdle(now, "the agent is drained")
-		case c.watch.Due(now):
-			c.endIdle(now, fmt.Sprintf("idle for %s", c.cfg.SuicideTimeout))
-		default:
+		why := c.idleWhy(now)
+		if why == "" {
+			c.static.parked = ""
 			return
 		}
+		if !c.park(now, why) {
+			return
+		}
+		c.endIdle(now, why)
 	}
 	busy := c.liveTasks() != "" || len(c.fedPods()) > 0
 	if !busy && !c.exit.emptied {

@@ -56,7 +56,7 @@ func (c *Core) keep() {
 func (t *task) kept() ledger.Task {
 	k := ledger.Task{
 		ID: t.id, Seq: t.seq, State: t.state.String(), Namespace: t.namespace, Name: t.name, UID: t.uid,
-		Envelope: t.envelope, LaunchBy: t.launchBy, Unsure: t.unsure,
+		Envelope: t.envelope, LaunchBy: t.launchBy, Unsure: t.unsure, StaticPods: t.claims,
 	}
 	if t.state == Killing {
 		k.Killing = &ledger.Killing{

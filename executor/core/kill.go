@@ -89,6 +89,8 @@ func (c *Core) onKill(now time.Time, ev Kill) {
 		c.answerUnknown(now, ev.TaskID, messages.ReasonUnknownTask, "kill of a task that is not known here")
 	case t.state == Binding:
 		c.killBinding(now, t, endKilled, "killed while binding")
+	case t.placeholder():
+		c.killPlaceholder(now, t, endKilled, "kill asked by the scheduler")
 	case t.state == Killing:
 		c.shorten(now, t, ev.Grace)
 	default:
@@ -196,6 +198,10 @@ func (c *Core) endHere(now time.Time, t *task, e ending, why string) {
 // kubelet's set. The task ends only when the kubelet shows that it is gone.
 func (c *Core) force(now time.Time, t *task) {
 	t.forceAt = time.Time{}
+	if t.placeholder() {
+		c.finishAs(now, t, t.ending, "static pods are still there after their grace period")
+		return
+	}
 	p := c.podOf(t)
 	if p == nil {
 		// Nobody answered the call to bind. It may still come through; the watch will tell.
@@ -234,7 +240,7 @@ func (c *Core) onMessage(now time.Time, ev Message) {
 			c.note("", "asked to end, refused by "+held+c.liveTasks())
 			return
 		}
-		c.endIdle(now, "the scheduler asked an idle executor to end")
+		c.asked = true
 	case m.Kind == messages.TaskLost:
 		c.lose(now, m.TaskID)
 	}
@@ -248,6 +254,8 @@ func (c *Core) lose(now time.Time, id string) {
 		c.repeat(id, "task-lost")
 	case t == nil:
 		c.answerUnknown(now, id, messages.ReasonLostAck, why)
+	case t.placeholder():
+		c.killPlaceholder(now, t, endLostAck, why)
 	case t.state == Binding:
 		c.killBinding(now, t, endLostAck, why)
 	case t.state == Killing:

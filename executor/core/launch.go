@@ -49,15 +49,21 @@ func (c *Core) onLaunch(now time.Time, ev Launch) {
 		c.note(ev.TaskID, "launch seen before, dropped")
 		return
 	}
-	c.watch.Rearm(now)
-	c.drained = false
 	launch, no := c.check(ev)
+	if no != nil || launch.Pod != nil { // a placeholder is no work
+		c.watch.Rearm(now)
+		c.drained, c.static.parked = false, ""
+	}
 	t := c.accept(ev.TaskID)
 	if launch.Pod != nil {
 		t.namespace, t.name, t.uid = launch.Pod.Namespace, launch.Pod.Name, launch.Pod.UID
 	}
 	if no != nil {
 		c.finish(now, t, ledger.Update{State: no.state, Reason: &no.mesos, Message: no.message}, no.why)
+		return
+	}
+	if launch.Pod == nil {
+		c.account(now, t, launch.StaticPods)
 		return
 	}
 	t.state, t.envelope = Binding, launch.Pod
@@ -106,11 +112,16 @@ func (c *Core) check(ev Launch) (messages.Launch, *refusal) {
 		return messages.Launch{}, invalid(messages.ReasonBadData, err.Error())
 	}
 	pod := launch.Pod
+	if pod == nil {
+		pod = &corev1.Pod{} // a placeholder: only what follows of task and node
+	}
 	host, own := pod.Annotations[messages.AnnotationBindingHost], pod.Annotations[messages.AnnotationTaskID]
 	switch {
 	case launch.TaskID != ev.TaskID:
 		return launch, failed(messages.ReasonBindingFailed, fmt.Sprintf("the envelope is for task %q", launch.TaskID))
-	case own != ev.TaskID:
+	case launch.Pod == nil && launch.Node == c.cfg.Node:
+		return launch, nil
+	case launch.Pod != nil && own != ev.TaskID:
 		return launch, failed(messages.ReasonBindingFailed, fmt.Sprintf("annotation %s of the pod is %q", messages.AnnotationTaskID, own))
 	case launch.Node != c.cfg.Node:
 		return launch, failed(messages.ReasonWrongNode, fmt.Sprintf("placed on node %s, this is %s", launch.Node, c.cfg.Node))
@@ -271,6 +282,7 @@ func (c *Core) onConfigured(ev Configured) {
 			t.launchBy = t.launchBy.Add(ev.LaunchGrace - c.cfg.LaunchGrace)
 		}
 	}
+	c.static.pods, c.static.told = ev.Static, true
 	c.cfg.LaunchGrace, c.cfg.SuicideTimeout = ev.LaunchGrace, ev.SuicideTimeout
 	c.watch = suicide.New(ev.SuicideTimeout)
 }

@@ -90,6 +90,7 @@ func (c *Core) flushFeed() {
 		p.fed = true
 		objects = append(objects, p.forKubelet())
 	}
+	objects = append(objects, c.sortedMirrors()...)
 	c.do(Feed{Pods: objects, Why: strings.Join(c.feedWhy, "; ")})
 }
 
@@ -119,7 +120,7 @@ func (c *Core) onKubeletReady() {
 
 func (c *Core) onPodChanged(now time.Time, ev PodChanged) {
 	object := ev.Pod
-	if object == nil || object.Annotations[messages.AnnotationTaskID] == "" {
+	if object == nil || c.mirror(object) || object.Annotations[messages.AnnotationTaskID] == "" {
 		return // a mirror or static pod, or one that is not launched yet (EX-81)
 	}
 	id := object.Annotations[messages.AnnotationTaskID]
@@ -187,6 +188,7 @@ func (c *Core) strangeBound(id string, t *task, object *corev1.Pod) {
 
 // onPodGone: the API object has gone. The kubelet keeps a live pod, marked as deleted, until its containers are gone.
 func (c *Core) onPodGone(now time.Time, uid types.UID) {
+	c.mirrorGone(uid)
 	for id, d := range c.deletions {
 		if d.uid == uid {
 			delete(c.deletions, id)
@@ -280,6 +282,7 @@ func (c *Core) onKubeletPods(now time.Time, ev KubeletPods) {
 			c.onKubeletPod(now, object)
 		}
 	}
+	c.observeStatic(ev.Pods)
 	if !c.recovery.fed {
 		return // this kubelet has had no set: it cannot know the pods of an earlier one
 	}

@@ -76,7 +76,7 @@ func (c *Core) restoreTask(k ledger.Task) {
 	}
 	t := &task{
 		id: k.ID, seq: k.Seq, state: stateOf(k.State), namespace: k.Namespace, name: k.Name, uid: k.UID,
-		envelope: k.Envelope, launchBy: k.LaunchBy, unsure: k.Unsure,
+		envelope: k.Envelope, launchBy: k.LaunchBy, unsure: k.Unsure, claims: k.StaticPods,
 	}
 	if c.ledger.Ended(k.ID) {
 		t.state, t.launchBy, t.envelope = Done, time.Time{}, nil
@@ -85,6 +85,11 @@ func (c *Core) restoreTask(k ledger.Task) {
 	p := c.podOf(t)
 	switch t.state {
 	case Done:
+	case Running:
+		if p == nil && !t.placeholder() {
+			c.recovery.torso[t.id] = true
+			return
+		}
 	case Binding:
 		if t.envelope == nil {
 			c.recovery.torso[t.id] = true
@@ -92,13 +97,13 @@ func (c *Core) restoreTask(k ledger.Task) {
 		}
 		t.retryAt, t.unsure = once, true
 	case Killing:
-		if k.Killing == nil || p == nil && c.recovery.damaged {
+		if k.Killing == nil || p == nil && c.recovery.damaged && !t.placeholder() {
 			c.recovery.torso[t.id] = true
 			return
 		}
 		t.ending = ending{state: k.Killing.State, reason: messages.Reason(k.Killing.Message), mesos: k.Killing.Reason}
 		t.killedAt, t.graceEnds, t.forceAt, t.forced = k.Killing.Since, k.Killing.GraceEnds, k.Killing.ForceAt, k.Killing.Forced
-		if p == nil {
+		if p == nil && !t.placeholder() {
 			t.forceAt = once // killed while binding: nobody waits for that answer any more
 		}
 	default:

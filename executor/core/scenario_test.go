@@ -157,7 +157,15 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 	case "shutdown":
 		return core.Shutdown{Grace: duration(t, d, "grace", time.Minute), Why: "asked by the agent"}
 	case "configured":
-		return core.Configured{LaunchGrace: duration(t, d, "launch-grace", 0), SuicideTimeout: duration(t, d, "suicide", 0)}
+		configured := core.Configured{LaunchGrace: duration(t, d, "launch-grace", 0), SuicideTimeout: duration(t, d, "suicide", 0)}
+		for _, name := range list(t, d, "static") {
+			seconds := int64(10)
+			configured.Static = append(configured.Static, core.StaticPod{Claim: "default/" + name + "@1", Pod: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-" + node, UID: types.UID("uid-" + name)},
+				Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: &seconds},
+			}})
+		}
+		return configured
 	case "message":
 		return core.Message{Data: []byte(strings.TrimSpace(d.Input))}
 	case "bound":
@@ -272,6 +280,8 @@ func show(effects []core.Effect) string {
 			line(e.Why, "update %s", showUpdate(e.Update))
 		case core.Feed:
 			line(e.Why, "feed [%s]", showPods(e.Pods))
+		case core.FeedStatic:
+			line(e.Why, "feed-static [%s]", showPods(e.Pods))
 		case core.DeletePod:
 			line(e.Why, "delete-pod %s/%s uid=%s grace=%s", e.Namespace, e.Name, e.UID, e.Grace)
 		case core.EvictPod:
@@ -361,10 +371,26 @@ func failure(t *testing.T, d *datadriven.TestData) error {
 	return fmt.Errorf("api server: %w", kind)
 }
 
+// list are the words of an argument with a plus between them.
+func list(t *testing.T, d *datadriven.TestData, key string) []string {
+	return strings.FieldsFunc(text(t, d, key, ""), func(r rune) bool { return r == '+' })
+}
+
 // launchData is the input as it is, or an envelope made from the arguments.
 func launchData(t *testing.T, d *datadriven.TestData) []byte {
 	if d.HasArg("data") {
 		return []byte(text(t, d, "data", ""))
+	}
+	if d.HasArg("static") {
+		var claims []string
+		for _, name := range list(t, d, "static") {
+			claims = append(claims, "default/"+name+"@1")
+		}
+		data, err := messages.EncodeLaunch(messages.Launch{TaskID: text(t, d, "envelope-task", task(t, d)), Node: text(t, d, "node", node), StaticPods: claims})
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		return data
 	}
 	pod := basePod(t, d)
 	pod.Annotations["team"] = "somebody's"
@@ -401,6 +427,9 @@ func apiPod(t *testing.T, d *datadriven.TestData, now time.Time) *corev1.Pod {
 	pod.Spec.NodeName = text(t, d, "node", node)
 	if pod.Annotations[messages.AnnotationTaskID] == "-" {
 		pod.Annotations = nil
+	}
+	if d.HasArg("mirror") {
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 	}
 	if d.HasArg("deleted") {
 		grace := duration(t, d, "deleted", 0)

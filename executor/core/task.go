@@ -42,6 +42,8 @@ type task struct {
 	// namespace, name and uid are the pod's; empty when the task data did not tell.
 	namespace, name string
 	uid             types.UID
+	// claims are what a placeholder task accounts for, joined by commas; it has no pod.
+	claims string
 
 	// While Binding. calling: a Bind or Patch is out and its answer awaited, also while Killing. early is a copy of the
 	// pod that the watch brought before the answer; vanished: the watch saw the pod leave before it.

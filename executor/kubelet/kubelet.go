@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -28,8 +29,10 @@ import (
 // Kubelet is the kubelet of this process.
 type Kubelet struct {
 	config Config
-	feeder *feeder
-	ended  chan error
+	// feeder has the pods of Mesos' tasks, static those of the configuration.
+	feeder, static *feeder
+	recorder       record.EventRecorder
+	ended          chan error
 }
 
 // started guards against a second kubelet, which would panic deep inside.
@@ -69,7 +72,7 @@ func Start(ctx context.Context, config Config) (*Kubelet, error) {
 	if err := flag.CommandLine.Set("containerd", config.RuntimeSocket); err != nil {
 		return nil, fmt.Errorf("tell cadvisor where containerd is: %w", err)
 	}
-	k := &Kubelet{config: config, feeder: newFeeder(), ended: make(chan error, 1)}
+	k := &Kubelet{config: config, feeder: newFeeder(), static: newFeeder(), ended: make(chan error, 1)}
 	deps, err := k.dependencies(ctx, server)
 	if err != nil {
 		return nil, err
@@ -107,21 +110,39 @@ func (k *Kubelet) dependencies(ctx context.Context, server *options.KubeletServe
 	deps.PodStartupLatencyTracker = kubeletutil.NewPodStartupLatencyTracker()
 
 	pods := kubeletconfig.NewPodConfig(deps.Recorder, deps.PodStartupLatencyTracker)
-	channel := pods.Channel(ctx, kubetypes.ApiserverSource)
+	// Pods of any source with another name than "api" are static ones.
+	k.connect(ctx, pods, kubetypes.ApiserverSource, k.feeder)
+	k.connect(ctx, pods, kubetypes.FileSource, k.static)
 	deps.PodConfig = pods
-	// The channel's element type has no name outside of its package, so the channel stays inside this closure.
-	go k.feeder.run(ctx, func(ctx context.Context, snapshot []*corev1.Pod) {
+	k.recorder = deps.Recorder
+	return deps, nil
+}
+
+// connect makes a feeder a source of the kubelet's. The channel's element type has no name outside of its package, so the
+// channel stays inside this closure.
+func (k *Kubelet) connect(ctx context.Context, pods *kubeletconfig.PodConfig, source string, from *feeder) {
+	channel := pods.Channel(ctx, source)
+	go from.run(ctx, func(ctx context.Context, snapshot []*corev1.Pod) {
 		select {
 		case channel <- struct{ Pods []*corev1.Pod }{Pods: snapshot}:
 		case <-ctx.Done():
 		}
 	})
-	return deps, nil
 }
 
 // Feed gives the kubelet the whole set of pods that it is to run. It copies them and never waits. The first call must
 // name every pod that runs already: the kubelet ends the others.
 func (k *Kubelet) Feed(pods []*corev1.Pod) { k.feeder.put(pods) }
+
+// FeedStatic is Feed for static pods (see StaticPod). The kubelet takes nothing for an orphan before both have been called.
+func (k *Kubelet) FeedStatic(pods []*corev1.Pod) { k.static.put(pods) }
+
+// Warn records an event on the Node.
+func (k *Kubelet) Warn(reason, note string) {
+	// The UID is the name, as in the kubelet's own events: kubectl describe node looks for it.
+	node := &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: k.config.Node, UID: types.UID(k.config.Node)}
+	k.recorder.Event(node, corev1.EventTypeWarning, reason, note)
+}
 
 // Ended delivers once, when the kubelet ended: its error, never nil.
 func (k *Kubelet) Ended() <-chan error { return k.ended }

@@ -54,6 +54,8 @@ type Task struct {
 	LaunchBy time.Time `json:"launchBy,omitzero"`
 	// Unsure: the pod may be bound although the task ended unbound.
 	Unsure bool `json:"unsure,omitempty"`
+	// StaticPods are the claims that a placeholder task accounts for, joined by commas.
+	StaticPods string `json:"staticPods,omitempty"`
 	// Killing is how a task that is being killed ends, nil for others.
 	Killing *Killing `json:"killing,omitempty"`
 }
