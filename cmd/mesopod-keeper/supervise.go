@@ -103,7 +103,9 @@ func (s *supervisor) run() (int, error) {
 		if decided {
 			return exitCode(status), nil
 		}
-		pause = nextPause(pause, time.Since(began))
+		if pause = nextPause(pause, time.Since(began)); !failed {
+			pause = firstPause // changes of the configuration that follow each other are no row of crashes
+		}
 		tell("the executor ended (%s); start it again in %s, its pods run on", why, pause)
 		if number, asked := s.rest(pause); asked {
 			return exitCode(unix.WaitStatus(number)), nil
