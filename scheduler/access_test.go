@@ -50,7 +50,7 @@ func withClientCA(t *testing.T) kubernetes.Interface {
 
 func newGatekeeper(t *testing.T, client kubernetes.Interface) *gatekeeper {
 	t.Helper()
-	nothing, err := newDocument("")
+	nothing, err := newDocument("", ignored)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,8 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("keep alive node=%s on=%t why=%q", e.Node, e.On, e.Why)
 	case core.PodEvent:
 		return fmt.Sprintf("record event pod=%s type=%s reason=%s why=%q", podKey(e.Pod), e.Type, e.Reason, e.Note)
+	case core.NodeEvent:
+		return fmt.Sprintf("record event node=%s type=%s reason=%s why=%q", e.Node, e.Type, e.Reason, e.Note)
 	case core.FailPod:
 		return fmt.Sprintf("fail pod=%s reason=%s why=%q", podKey(e.Pod), e.Reason, e.Why)
 	case core.TaintNode:
@@ -88,6 +90,8 @@ func describeEvent(event core.Event) string {
 		return fmt.Sprintf("event=%s task=%s state=%s reason=%s message=%q", kind, e.Status.TaskID.Value, e.Status.GetState(), e.Status.GetReason(), e.Status.GetMessage())
 	case core.ExecutorFailed:
 		return fmt.Sprintf("event=%s agent=%s executor=%s status=%d", kind, e.AgentID, e.ExecutorID, e.Status)
+	case core.StaticPods:
+		return fmt.Sprintf("event=%s pods=%d", kind, len(e.Pods))
 	case core.AgentRemoved:
 		return fmt.Sprintf("event=%s agent=%s", kind, e.AgentID)
 	case core.AgentFound:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/credentials"
 )
 
@@ -33,6 +34,9 @@ const (
 // is nobody's business either: only executors with a certificate get it.
 type document struct {
 	path string // empty: there is no file, and the document says nothing
+	// post hands static pods over that have changed; static are those of the beginning.
+	post   func(core.StaticPods)
+	static core.StaticPods
 	// told is the text that was last found wrong. It belongs to run.
 	told []byte
 
@@ -43,8 +47,8 @@ type document struct {
 }
 
 // newDocument reads the file. The error is errdefs.ErrInvalid.
-func newDocument(path string) (*document, error) {
-	d := &document{path: path, changed: make(chan struct{})}
+func newDocument(path string, post func(core.StaticPods)) (*document, error) {
+	d := &document{path: path, post: post, changed: make(chan struct{})}
 	if path == "" {
 		d.set([]byte("apiVersion: " + messages.ExecutorConfigAPIVersion + "\nkind: " + messages.ExecutorConfigKind + "\n"))
 		return d, nil
@@ -53,24 +57,35 @@ func newDocument(path string) (*document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("executor configuration: %w: %w", errdefs.ErrInvalid, err)
 	}
-	if err := checkDocument(text); err != nil {
+	config, err := checkDocument(text)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	d.set(text)
+	d.static = staticPods(config)
 	return d, nil
 }
 
+// staticPods are those of a document. What is wrong with others is told here, and on each Node by its executor.
+func staticPods(config messages.ExecutorConfig) core.StaticPods {
+	pods, faults := config.Static()
+	for _, fault := range faults {
+		glog.Errorf("pass over static pod reason=%q", fault)
+	}
+	return core.StaticPods{Pods: pods}
+}
+
 // checkDocument refuses what an executor could do nothing with, the fields of the kubelet's section included.
-func checkDocument(text []byte) error {
+func checkDocument(text []byte) (messages.ExecutorConfig, error) {
 	config, err := messages.ParseExecutorConfig(text)
 	if err != nil || len(config.KubeletConfiguration) == 0 {
-		return err
+		return config, err
 	}
 	unknown, err := strictjson.UnmarshalStrict(config.KubeletConfiguration, &kubelet.KubeletConfiguration{})
 	if err := errors.Join(append(unknown, err)...); err != nil {
-		return fmt.Errorf("executor configuration: kubeletConfiguration: %w: %w", errdefs.ErrInvalid, err)
+		return config, fmt.Errorf("executor configuration: kubeletConfiguration: %w: %w", errdefs.ErrInvalid, err)
 	}
-	return nil
+	return config, nil
 }
 
 func (d *document) set(text []byte) {
@@ -113,8 +128,9 @@ func (d *document) look() {
 	if bytes.Equal(text, old) || bytes.Equal(text, d.told) {
 		return
 	}
+	var config messages.ExecutorConfig
 	if err == nil {
-		err = checkDocument(text)
+		config, err = checkDocument(text)
 	}
 	if err != nil {
 		d.told = text
@@ -124,6 +140,7 @@ func (d *document) look() {
 	d.told = nil
 	d.set(text)
 	_, tag, _ := d.now()
+	d.post(staticPods(config))
 	glog.Infof("change executor configuration file=%s tag=%s", d.path, tag)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/core"
 )
 
 const head = "apiVersion: mesopod.io/v1alpha1\nkind: ExecutorConfig\n"
@@ -44,7 +45,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	write(head + "suicideTimeout: 1m\n")
-	d, err := newDocument(path)
+	d, err := newDocument(path, ignored)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,18 +94,48 @@ func TestDocumentFaults(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := newDocument(path); !errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if _, err := newDocument(path, ignored); !errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
-	if _, err := newDocument("/nothing"); !errors.Is(err, errdefs.ErrInvalid) {
+	if _, err := newDocument("/nothing", ignored); !errors.Is(err, errdefs.ErrInvalid) {
 		t.Errorf("no file: %v", err)
 	}
-	d, err := newDocument("")
+	d, err := newDocument("", ignored)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, _, _ := d.now(); checkDocument(text) != nil {
-		t.Errorf("without a file the document is %s", text)
+	text, _, _ := d.now()
+	if _, err := checkDocument(text); err != nil {
+		t.Errorf("without a file the document is %s: %v", text, err)
 	}
 }
+
+// The core hears of static pods at the start and after each change (EX-103); a manifest that is wrong is none of them (EX-104).
+func TestDocumentStaticPods(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "executors.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const one = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {containers: [{name: main, image: x}]}}"
+	var posted []core.StaticPods
+	write("staticPods: [" + one + ", {kind: Pod}]\n")
+	d, err := newDocument(path, func(pods core.StaticPods) { posted = append(posted, pods) })
+	if err != nil || len(d.static.Pods) != 1 || !strings.HasPrefix(d.static.Pods[0].Claim, "default/one@") {
+		t.Fatalf("at the start %+v, %v", d.static, err)
+	}
+	d.look()
+	write("suicideTimeout: 1m\n")
+	d.look()
+	write("staticPods: 5\n") // which is no document
+	d.look()
+	if len(posted) != 1 || len(posted[0].Pods) != 0 {
+		t.Errorf("posted %+v, want that there are none", posted)
+	}
+}
+
+// ignored takes static pods and does nothing.
+func ignored(core.StaticPods) {}

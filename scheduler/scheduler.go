@@ -8,6 +8,8 @@ import (
 
 	"github.com/golang/glog"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -73,6 +75,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		s.election = newElection(client)
 	}
 	cores := cfg.core(programs)
+	config, err := newDocument(cfg.Executors.ConfigFile, func(pods core.StaticPods) { s.loop.post(pods) })
+	if err != nil {
+		return nil, err
+	}
+	cores.StaticPods = config.static.Pods
 	s.loop = newLoop(core.New(cores), s.dispatch)
 	s.kube, err = kube.New(
 		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cores.Procure(), Preemption: cfg.Preemption},
@@ -90,10 +97,6 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	if cfg.Executors.Listen != "" {
 		api, err := apiServerOf(deps.REST, cfg.Executors)
-		if err != nil {
-			return nil, err
-		}
-		config, err := newDocument(cfg.Executors.ConfigFile)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +247,10 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 	case core.KeepAlive:
 		s.keeper.set(e.Node, e.On)
 	case core.PodEvent:
-		s.record(e)
+		s.record(e.Pod, e.Type, e.Reason, e.Note)
+	case core.NodeEvent:
+		// The UID is the name, as in the kubelet's own events: kubectl describe node looks for it.
+		s.record(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.Node, UID: types.UID(e.Node)}, e.Type, e.Reason, e.Note)
 	case core.ReserveDone, core.BindDone, core.PoolChanged, core.GateChanged:
 		s.kube.Deliver(effect)
 	case core.Note: // for the log alone, where it is by now
@@ -254,15 +260,13 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 }
 
 // record queues a Kubernetes event; the recorder sends it.
-func (s *Scheduler) record(e core.PodEvent) {
+func (s *Scheduler) record(about runtime.Object, kind, reason, note string) {
 	const most = 1024 // bytes, by the API
-	note := e.Note
 	if len(note) > most {
 		note = note[:most]
 	}
-	kind := corev1.EventTypeNormal
-	if e.Type == corev1.EventTypeWarning {
-		kind = corev1.EventTypeWarning
+	if kind != corev1.EventTypeWarning {
+		kind = corev1.EventTypeNormal
 	}
-	s.recorder.Eventf(e.Pod, nil, kind, e.Reason, "Launching", "%s", note)
+	s.recorder.Eventf(about, nil, kind, reason, "Launching", "%s", note)
 }

@@ -48,7 +48,7 @@ type (
 		Pods []*corev1.Pod
 		Why  string
 	}
-	// FeedStatic gives the kubelet the whole set of static pods that it is to run, copies for it to keep.
+	// FeedStatic gives the kubelet the whole set of static pods that it is to run. Nobody writes to the pods.
 	FeedStatic struct {
 		Pods []*corev1.Pod
 		Why  string

@@ -88,7 +88,7 @@ func (c *Core) flushStatic() {
 	set := c.staticSet()
 	uids, objects := make([]types.UID, 0, len(set)), make([]*corev1.Pod, 0, len(set))
 	for _, p := range set {
-		uids, objects = append(uids, p.Pod.UID), append(objects, p.Pod.DeepCopy())
+		uids, objects = append(uids, p.Pod.UID), append(objects, p.Pod)
 		s.up[p.Pod.UID] = upStatic{claim: p.Claim, grace: gracePeriod(p.Pod)}
 	}
 	if s.sent && slices.Equal(uids, s.fed) {
@@ -181,7 +181,7 @@ func (c *Core) mirrorGone(uid types.UID) {
 func (c *Core) sortedMirrors() []*corev1.Pod {
 	all := make([]*corev1.Pod, 0, len(c.static.mirrors))
 	for _, m := range c.static.mirrors {
-		all = append(all, m.DeepCopy())
+		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b *corev1.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return all

@@ -134,7 +134,7 @@ func (k *Kubelet) connect(ctx context.Context, pods *kubeletconfig.PodConfig, so
 // name every pod that runs already: the kubelet ends the others.
 func (k *Kubelet) Feed(pods []*corev1.Pod) { k.feeder.put(pods) }
 
-// FeedStatic is Feed for static pods (see StaticPod). The kubelet takes nothing for an orphan before both have been called.
+// FeedStatic is Feed for static pods (see StaticPod). The kubelet takes nothing for an orphan before both were called.
 func (k *Kubelet) FeedStatic(pods []*corev1.Pod) { k.static.put(pods) }
 
 // Warn records an event on the Node.

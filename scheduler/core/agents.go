@@ -32,6 +32,7 @@ type agent struct {
 	// has told of another one yet; statuses that it sent before are no proof of life.
 	executor, ended bool
 	keeper          nodes.Keeper
+	static          accounting
 }
 
 func (c *Core) onOffers(ev Offers) {
@@ -197,6 +198,7 @@ func (c *Core) onExecutorFailed(ev ExecutorFailed) {
 		return
 	}
 	a.executor, a.ended = false, true
+	a.executorEnded()
 	c.dirty[ev.AgentID] = true
 	c.note("", fmt.Sprintf("executor on %s ended with wait status %d, %d tasks live", a.info.Hostname, ev.Status, c.tasks.LiveOn(ev.AgentID)))
 }
@@ -235,6 +237,7 @@ func (c *Core) removeAgent(agentID, why string) {
 	c.pool.Drop(agentID)
 	delete(c.agents, agentID)
 	delete(c.executors, agentID)
+	c.dropPlaceholders(agentID)
 	if a.node == "" {
 		return
 	}

@@ -189,7 +189,7 @@ func (c *Core) launched(uid types.UID) {
 
 // wanting tells that pods wait that an offer could help.
 func (c *Core) wanting() bool {
-	if c.podsWait() || c.starved() {
+	if c.podsWait() || c.starved() || c.staticWait() {
 		return true
 	}
 	for _, a := range c.assigned {

@@ -17,6 +17,8 @@ type Config struct {
 	KeeperURI, BundleDir string
 	// Bundle is the archive of programs, in ExecutorInfo and in launches; see procure.Config.
 	Bundle procure.Bundle
+	// StaticPods are what the executors' document asks each of them to run, to begin with.
+	StaticPods []messages.StaticPod
 	// User runs the executor; empty leaves it to the framework's user.
 	User string
 	// SchedulerNames are the values of spec.schedulerName that are ours ("mesos").

@@ -88,6 +88,11 @@ func (c *Core) reconcile(why string) {
 	for _, task := range c.tasks.Live(nil) {
 		named[task.ID] = task.AgentID
 	}
+	for id, all := range c.placeholders {
+		for _, p := range all {
+			named[p.id] = id
+		}
+	}
 	if !r.over {
 		r.rounds++
 		r.marker = fmt.Sprint(markerPrefix, r.rounds)

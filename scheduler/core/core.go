@@ -33,7 +33,13 @@ type Core struct {
 	nodes     map[string]string // node to agent id
 	pool      *offers.Pool
 	tasks     *tasks.Table
-	pods      map[types.UID]*corev1.Pod
+	// static is what the static pods of each agent take, placeholders are the tasks for them by id.
+	static            procure.Static
+	placeholders      map[string][]*placeholder // by agent id
+	placeholderNumber int64
+	placeholderKills  map[string]*placeholder // by task id
+	short             map[string]bool         // agents whose executor runs without the static pods that it should
+	pods              map[types.UID]*corev1.Pod
 
 	// What is under way.
 	launches map[types.UID]*launch
@@ -61,6 +67,8 @@ func New(cfg Config) *Core {
 	procurement := cfg.Procure()
 	return &Core{
 		cfg: cfg, procure: procurement,
+		static: procure.StaticOf(cfg.StaticPods, procurement), placeholders: map[string][]*placeholder{},
+		placeholderKills: map[string]*placeholder{}, short: map[string]bool{},
 		reconciliation: reconciliation{awaiting: map[string]bool{}},
 		agents:         map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{},
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
@@ -76,6 +84,7 @@ func (c *Core) Step(now time.Time, ev Event) []Effect {
 	c.now, c.out = now, nil
 	c.take(ev)
 	c.passTime()
+	c.account()
 	c.keepNodes()
 	c.considerRevive()
 	c.publish()
@@ -109,6 +118,8 @@ func (c *Core) take(ev Event) {
 		c.onSurveyed(ev)
 	case AgentFound:
 		c.onAgentFound(ev)
+	case StaticPods:
+		c.onStaticPods(ev)
 	case PodsSynced:
 		c.onPodsSynced(ev)
 	case PodChanged:
@@ -148,6 +159,7 @@ func (c *Core) passTime() {
 	c.dueBatches()
 	c.dueLaunches()
 	c.dueKills()
+	c.duePlaceholders()
 	c.dueVerdicts()
 	c.placeAssigned() // before the offers that it may use expire
 	c.dueOffers()
@@ -174,6 +186,12 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 	if c.connected {
 		for _, task := range c.killing {
 			at(task.NextKill)
+		}
+		for _, p := range c.placeholderKills {
+			at(p.nextKill)
+		}
+		for id := range c.short {
+			at(c.accountAt(id))
 		}
 		at(c.revive.at)
 		at(c.survey.at)

@@ -111,6 +111,8 @@ type (
 		Pod                *corev1.Pod
 		Type, Reason, Note string
 	}
+	// NodeEvent records a Kubernetes event on a Node.
+	NodeEvent struct{ Node, Type, Reason, Note string }
 	// FailPod sets the pod's phase to Failed, with a reason: nobody else reports on it. The reason stands in a condition of
 	// ours too, which a kubelet that writes its own status afterwards leaves alone.
 	FailPod struct {
@@ -171,6 +173,7 @@ func (TaintNode) effect()        {}
 func (Survey) effect()           {}
 func (KeepAlive) effect()        {}
 func (PodEvent) effect()         {}
+func (NodeEvent) effect()        {}
 func (FailPod) effect()          {}
 func (DeletePod) effect()        {}
 func (ReserveDone) effect()      {}

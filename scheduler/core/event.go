@@ -46,6 +46,8 @@ type (
 		// Nodes that belong to agents.
 		Nodes []NodeSeen
 	}
+	// StaticPods are what the executors' document asks each of them to run, from now on.
+	StaticPods struct{ Pods []messages.StaticPod }
 	// AgentFound answers the effect LookUpAgent with what the master's operator API says.
 	AgentFound struct{ Agent Agent }
 )
@@ -131,6 +133,7 @@ func (StatusUpdate) event()      {}
 func (ExecutorFailed) event()    {}
 func (AgentRemoved) event()      {}
 func (AgentFound) event()        {}
+func (StaticPods) event()        {}
 func (Surveyed) event()          {}
 func (PodsSynced) event()        {}
 func (PodChanged) event()        {}

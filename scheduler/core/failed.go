@@ -62,7 +62,8 @@ func (c *Core) onCallFailed(ev CallFailed) {
 // nothing to offers that were used after all, and its order keeps a belated ACCEPT from using them.
 func (c *Core) acceptFailed(accept Accept, err error) {
 	lost := errors.Is(err, errdefs.ErrLost)
-	failed, unknown := false, map[string]string{}
+	unknown := map[string]string{}
+	failed := c.placeholdersFailed(accept, lost, unknown)
 	for i := range accept.Tasks {
 		id := accept.Tasks[i].TaskID.Value
 		task := c.tasks.Get(id)

@@ -186,7 +186,13 @@ func (c *Core) flush(agentID string, b *batch) {
 		}
 		infos, sent = append(infos, info), append(sent, uid)
 	}
-	if b = c.batches[agentID]; b != nil && len(infos) == 0 {
+	alone := len(infos) == 0
+	if !alone || a != nil && c.executorRuns(agentID) {
+		if info := c.placeholderTask(agentID, executor); info != nil {
+			infos = append(infos, *info)
+		}
+	}
+	if b = c.batches[agentID]; b != nil && alone {
 		b.starve()
 	}
 	if len(infos) == 0 {
@@ -202,12 +208,20 @@ func (c *Core) flush(agentID string, b *batch) {
 		}
 	}
 	offerIDs := c.pool.Take(agentID, sent)
-	c.do(Accept{AgentID: agentID, Node: a.node, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: fmt.Sprintf("pods to launch on %s: %d", a.node, len(infos))})
-	c.revive.used, a.ended = true, false
+	c.do(Accept{AgentID: agentID, Node: a.node, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: launchWhy(a.node, len(sent), len(infos))})
+	c.revive.used, a.ended = true, a.ended && alone
 	c.dirty[agentID] = true
 	if b := c.batches[agentID]; b != nil {
 		b.starve()
 	}
+}
+
+func launchWhy(node string, pods, all int) string {
+	why := fmt.Sprintf("pods to launch on %s: %d", node, pods)
+	if all > pods {
+		why += ", and the task for its static pods"
+	}
+	return why
 }
 
 // unbatch takes a pod out of its batch; an empty batch goes.

@@ -13,8 +13,11 @@ import (
 )
 
 // Ours tells that a scheduler of these names places the pod, or that a task of this framework runs it: the names may have
-// changed since its launch.
+// changed since its launch. A mirror of a static pod is nobody's, whatever it says.
 func Ours(schedulerNames []string, pod *corev1.Pod) bool {
+	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+		return false
+	}
 	return slices.Contains(schedulerNames, pod.Spec.SchedulerName) || pod.Annotations[messages.AnnotationTaskID] != ""
 }
 

@@ -21,7 +21,7 @@ import (
 // TestLaws lets random events happen, in any order and sensible or not, and holds the effects to the laws of the flow:
 // every offer ends once, or again after a DECLINE that failed, and is used on its own agent only; what is placed is no more than what was offered; nothing is
 // accepted before the framework id is stored and the pods are known; a task id is launched once; a pod has one
-// live task at most; every Bind and Reserve is answered once; updates are acknowledged only with a uuid, after everything else about them; a deadline that has
+// live task at most, and an agent one placeholder of a kind; every Bind and Reserve is answered once; updates are acknowledged only with a uuid, after everything else about them; a deadline that has
 // passed does not stay; no order of events panics.
 func TestLaws(t *testing.T) {
 	accepts := 0
@@ -196,8 +196,12 @@ func (w *world) accept(e core.Accept) {
 			w.t.Errorf("task %s is launched twice", task.TaskID.Value)
 		}
 		w.launched[task.TaskID.Value] = e.AgentID
+		key, placeholder := messages.ParsePlaceholderID(task.TaskID.Value)
 		for id, other := range w.running {
-			if of, _, _ := messages.ParseTaskID(id); of == uid && !(other.killed && other.away) {
+			if other, is := messages.ParsePlaceholderID(id); placeholder && is && other == key && w.launched[id] == e.AgentID && !w.running[id].killed {
+				w.t.Errorf("placeholder %s is launched beside %s", task.TaskID.Value, id)
+			}
+			if of, _, _ := messages.ParseTaskID(id); of == uid && !placeholder && !(other.killed && other.away) {
 				w.t.Errorf("task %s is launched beside %s", task.TaskID.Value, id)
 			}
 		}
@@ -232,10 +236,14 @@ func (w *world) heard(status mesos.TaskStatus) {
 	switch kind := tasks.KindOf(state); {
 	case tasks.Terminal(state):
 		w.over(id)
+	case state == mesos.TASK_UNKNOWN && isPlaceholder(id):
+		w.over(id)
 	case kind != tasks.Unheard:
 		l.away = kind == tasks.Away
 	}
 }
+
+func isPlaceholder(id string) bool { _, is := messages.ParsePlaceholderID(id); return is }
 
 // settle lets all time pass: every Bind is answered in the end.
 func (w *world) settle() {

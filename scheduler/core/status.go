@@ -43,6 +43,10 @@ func (c *Core) onStatus(ev StatusUpdate) {
 
 func (c *Core) apply(status *mesos.TaskStatus) {
 	id, state := status.TaskID.Value, status.GetState()
+	if key, is := messages.ParsePlaceholderID(id); is {
+		c.onPlaceholder(status, key)
+		return
+	}
 	task := c.tasks.Get(id)
 	if task == nil {
 		if task = c.meet(status); task == nil {

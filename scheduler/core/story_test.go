@@ -99,6 +99,15 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 				Duration: &mesos.DurationInfo{Nanoseconds: time.Hour.Nanoseconds()}}}}}
 	case "rescinded":
 		return core.Rescinded{OfferID: word(d, "id", "")}
+	case "static": // pods by name, each with these amounts
+		var pods []messages.StaticPod
+		for _, name := range strings.FieldsFunc(word(d, "pods", ""), func(r rune) bool { return r == ',' }) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+			request(pod)[corev1.ResourceCPU] = resource.MustParse(word(d, "cpus", "500m"))
+			request(pod)[corev1.ResourceMemory] = resource.MustParse(word(d, "mem", "128Mi"))
+			pods = append(pods, messages.StaticPod{Pod: pod, Claim: "default/" + name + "@" + word(d, "cpus", "500m")})
+		}
+		return core.StaticPods{Pods: pods}
 	case "agent-found":
 		return s.found(t, d)
 	case "node-stored":
@@ -293,7 +302,7 @@ func (s *story) surveyed(d *datadriven.TestData) core.Surveyed {
 func markerAnswer(effect core.Effect) core.StatusUpdate {
 	var status mesos.TaskStatus
 	for id, agent := range effect.(core.Reconcile).Tasks {
-		if _, _, err := messages.ParseTaskID(id); err != nil {
+		if strings.HasPrefix(id, "mesopod-reconciliation-") {
 			status = mesos.TaskStatus{TaskID: mesos.TaskID{Value: id}, AgentID: &mesos.AgentID{Value: agent}, State: mesos.TASK_UNKNOWN.Enum(),
 				Source: mesos.SOURCE_MASTER.Enum(), Reason: mesos.REASON_RECONCILIATION.Enum()}
 		}

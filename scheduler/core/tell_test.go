@@ -52,6 +52,8 @@ func tell(effect core.Effect) string {
 		what, why = fmt.Sprintf("keep-alive %s on=%t", e.Node, e.On), e.Why
 	case core.PodEvent:
 		what, why = fmt.Sprintf("pod-event %s %s %s", e.Pod.Name, e.Type, e.Reason), e.Note
+	case core.NodeEvent:
+		what, why = fmt.Sprintf("node-event %s %s %s", e.Node, e.Type, e.Reason), e.Note
 	case core.FailPod:
 		what, why = fmt.Sprintf("fail-pod %s %s %q", e.Pod.Name, e.Reason, e.Message), e.Why
 	case core.DeletePod:

@@ -114,6 +114,16 @@ func (w *world) survey() core.Surveyed {
 	return ev
 }
 
+// static is a document with some static pods, or none.
+func (w *world) static() core.StaticPods {
+	var ev core.StaticPods
+	for i := range w.rand.IntN(3) {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{HostPort: int32(31000 + i)}}}}}}
+		ev.Pods = append(ev.Pods, messages.StaticPod{Pod: pod, Claim: fmt.Sprint("default/s", i)})
+	}
+	return ev
+}
+
 func (w *world) found(id string) core.AgentFound {
 	return core.AgentFound{Agent: core.Agent{ID: id, Hostname: "a" + id[1:], Total: messages.Resources{CPUs: 4, MemMB: 4096}, Limits: w.rand.IntN(2) == 0}}
 }
@@ -213,6 +223,9 @@ func (w *world) event() core.Event {
 		}
 		return core.Rescinded{OfferID: ids[w.rand.IntN(len(ids))]}
 	case 5:
+		if w.rand.IntN(6) == 0 {
+			return w.static()
+		}
 		return w.found(w.agentID())
 	case 6:
 		if w.rand.IntN(3) == 0 {

@@ -24,6 +24,7 @@ type agent struct {
 	executor bool // an executor of ours runs there
 	offers   []held
 	claims   []claim // oldest first
+	withheld Need    // not for pods
 }
 
 type held struct {
@@ -73,6 +74,28 @@ func (p *Pool) Show(agentID, node string, limits bool) {
 // SetExecutor tells whether an executor of ours runs, or is being started, on the agent.
 func (p *Pool) SetExecutor(agentID string, runs bool) { p.agent(agentID).executor = runs }
 
+// Withhold keeps a need of the agent's own from pods until it is withheld no more: its static pods come first. The amounts
+// that are left may be negative.
+func (p *Pool) Withhold(agentID string, need Need) { p.agent(agentID).withheld = need }
+
+// Withheld is what is kept from pods of an agent.
+func (p *Pool) Withheld(agentID string) Need {
+	if a := p.agents[agentID]; a != nil {
+		return a.withheld
+	}
+	return Need{}
+}
+
+// Covers tells whether the held offers of an agent cover a need that comes before everything but the executor.
+func (p *Pool) Covers(agentID string, need Need) bool {
+	a := p.agents[agentID]
+	if a == nil || len(a.offers) == 0 {
+		return false
+	}
+	free, ports := p.offered(a)
+	return covers(free, ports, need)
+}
+
 // View is what is on offer on an agent: nil when it holds no offers or is hidden.
 func (p *Pool) View(agentID string) *View {
 	a := p.agents[agentID]
@@ -86,8 +109,14 @@ func (p *Pool) View(agentID string) *View {
 	return &View{AgentID: agentID, Node: a.node, Limits: a.limits, NeedsExecutor: !a.executor, Free: free, Ports: ports}
 }
 
-// total is what the held offers sum up to, less the executor's share where none runs.
+// total is what pods may have of the held offers.
 func (p *Pool) total(a *agent) (Amounts, Ports) {
+	free, ports := p.offered(a)
+	return free.Sub(a.withheld.Amounts), ports.Without(a.withheld.Ports)
+}
+
+// offered is what the held offers sum up to, less the executor's share where none runs.
+func (p *Pool) offered(a *agent) (Amounts, Ports) {
 	var free Amounts
 	var ports Ports
 	for _, h := range a.offers {
