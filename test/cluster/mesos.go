@@ -19,10 +19,11 @@ import (
 
 // Task is a Mesos task as the operator API's GET_TASKS tells of it.
 type Task struct {
-	TaskID struct{ Value string } `json:"task_id"`
-	Name   string                 `json:"name"`
-	State  string                 `json:"state"`
-	Labels struct {
+	TaskID  struct{ Value string } `json:"task_id"`
+	AgentID struct{ Value string } `json:"agent_id"`
+	Name    string                 `json:"name"`
+	State   string                 `json:"state"`
+	Labels  struct {
 		Labels []struct{ Key, Value string } `json:"labels"`
 	} `json:"labels"`
 	Statuses []TaskStatus `json:"statuses"`
@@ -154,6 +155,11 @@ func Request(ctx context.Context, method, address string, body []byte, result an
 
 // TasksOf lists the tasks of a pod, those that ended included.
 func (c *Cluster) TasksOf(ctx context.Context, pod *corev1.Pod) ([]Task, error) {
+	return c.TasksNamed(ctx, string(pod.UID)+".")
+}
+
+// TasksNamed lists the tasks whose ids begin so, those that ended included.
+func (c *Cluster) TasksNamed(ctx context.Context, prefix string) ([]Task, error) {
 	var answer struct {
 		GetTasks struct {
 			Tasks          []Task `json:"tasks"`
@@ -167,7 +173,7 @@ func (c *Cluster) TasksOf(ctx context.Context, pod *corev1.Pod) ([]Task, error) 
 	var found []Task
 	all := append(append(answer.GetTasks.Tasks, answer.GetTasks.CompletedTasks...), answer.GetTasks.PendingTasks...)
 	for _, one := range all {
-		if strings.HasPrefix(one.TaskID.Value, string(pod.UID)+".") {
+		if strings.HasPrefix(one.TaskID.Value, prefix) {
 			found = append(found, one)
 		}
 	}
