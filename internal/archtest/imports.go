@@ -91,7 +91,7 @@ var imports = []importRule{
 		why:  "calls and events of Mesos' wire are translated in mesosconn and agentconn; all others see events and effects of the cores (ADR 003). The simulator is the other end of that wire",
 	},
 	{
-		name: "simulator-core", of: []string{"internal/mesossim/core", "internal/mesossim/allocator", "internal/mesossim/resources"},
+		name: "simulator-core", of: []string{"internal/mesossim/core", "internal/mesossim/allocator", "internal/mesossim/constraints", "internal/mesossim/resources"},
 		deny: []string{
 			"io/...", "log/...", "net", "net/url", "os/...", "runtime/...", "sync/...", "syscall", "golang.org/x/sync/...", "golang.org/x/sys/...",
 			"github.com/golang/glog", "./scheduler/...", "./executor/...", "./internal/mesossim",

@@ -42,8 +42,9 @@ func (s *Sim) serveOperator(w http.ResponseWriter, r *http.Request) {
 		answerRefusal(w, refused)
 		return
 	}
-	if call.Type == master.Call_TEARDOWN || call.Type == master.Call_UPDATE_QUOTA {
-		w.WriteHeader(http.StatusOK)
+	switch call.Type {
+	case master.Call_RESERVE_RESOURCES, master.Call_UNRESERVE_RESOURCES, master.Call_CREATE_VOLUMES, master.Call_DESTROY_VOLUMES:
+		w.WriteHeader(http.StatusAccepted)
 	}
 }
 

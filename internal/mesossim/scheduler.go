@@ -7,6 +7,7 @@ import (
 
 	"github.com/mesos/mesos-go/api/v1/lib/scheduler"
 
+	"github.com/mesopod/mesopod/internal/mesossim/constraints"
 	"github.com/mesopod/mesopod/internal/mesossim/core"
 )
 
@@ -61,7 +62,8 @@ func (s *Sim) masterHandler(n int) http.Handler {
 
 func (s *Sim) serveScheduler(w http.ResponseWriter, r *http.Request) {
 	var call scheduler.Call
-	if refused := readCall(r, &call); refused != nil {
+	body, refused := readBody(r, &call)
+	if refused != nil {
 		answerRefusal(w, refused)
 		return
 	}
@@ -71,8 +73,12 @@ func (s *Sim) serveScheduler(w http.ResponseWriter, r *http.Request) {
 	}
 	id := r.Header.Get(streamHeader)
 	s.mu.Lock()
-	refused := s.core.Refuse(&call, id)
+	refused = s.core.Refuse(&call, id)
 	s.mu.Unlock()
+	wanted, err := readConstraints(r, call.Type, body)
+	if refused == nil && err != nil {
+		refused = &core.Refusal{Code: http.StatusBadRequest, Text: "Invalid offer constraints: " + err.Error()}
+	}
 	encoding := codec("")
 	if refused == nil {
 		encoding, refused = accepted(r)
@@ -82,12 +88,12 @@ func (s *Sim) serveScheduler(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if call.Type == scheduler.Call_SUBSCRIBE {
-		s.subscribe(w, r, encoding, &call)
+		s.subscribe(w, r, encoding, &call, wanted)
 		return
 	}
 	for range times {
 		s.do(func(now time.Time) (effects []core.Effect) {
-			effects, refused = s.core.Call(now, &call)
+			effects, refused = s.core.Call(now, &call, wanted)
 			return effects
 		})
 	}
@@ -101,11 +107,11 @@ func (s *Sim) serveScheduler(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Sim) subscribe(w http.ResponseWriter, r *http.Request, encoding codec, call *scheduler.Call) {
+func (s *Sim) subscribe(w http.ResponseWriter, r *http.Request, encoding codec, call *scheduler.Call, wanted constraints.Set) {
 	one := s.open(SchedulerLink, encoding)
 	w.Header().Set(streamHeader, one.id)
 	defer s.gone(one, func(now time.Time) []core.Effect { return s.core.SchedulerGone(now, one.id) })
-	s.do(func(now time.Time) []core.Effect { return s.core.Subscribe(now, one.id, call) })
+	s.do(func(now time.Time) []core.Effect { return s.core.Subscribe(now, one.id, call, wanted) })
 	one.serve(w, r)
 }
 

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mesos/mesos-go/api/v1/lib/scheduler"
+
+	"github.com/mesopod/mesopod/internal/mesossim/constraints"
 	"github.com/mesopod/mesopod/internal/mesossim/core"
 )
 
@@ -43,18 +46,24 @@ func (c codec) record(m message) ([]byte, error) {
 	return append(strconv.AppendInt(make([]byte, 0, len(body)+8), int64(len(body)), 10), append([]byte{'\n'}, body...)...), nil
 }
 
-// readCall reads the call of a request. The checks and their order are Mesos'.
+// readCall reads the call of a request.
 func readCall(r *http.Request, call message) *core.Refusal {
+	_, refused := readBody(r, call)
+	return refused
+}
+
+// readBody is readCall, and gives the call as it came too. The checks and their order are Mesos'.
+func readBody(r *http.Request, call message) ([]byte, *core.Refusal) {
 	if r.Method != http.MethodPost {
-		return &core.Refusal{Code: http.StatusMethodNotAllowed, Text: "Expecting one of { 'POST' }, but received '" + r.Method + "'"}
+		return nil, &core.Refusal{Code: http.StatusMethodNotAllowed, Text: "Expecting one of { 'POST' }, but received '" + r.Method + "'"}
 	}
 	kind := r.Header.Get("Content-Type")
 	if kind == "" {
-		return &core.Refusal{Code: http.StatusBadRequest, Text: "Expecting 'Content-Type' to be present"}
+		return nil, &core.Refusal{Code: http.StatusBadRequest, Text: "Expecting 'Content-Type' to be present"}
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
-		return &core.Refusal{Code: http.StatusBadRequest, Text: "Failed to read body: " + err.Error()}
+		return nil, &core.Refusal{Code: http.StatusBadRequest, Text: "Failed to read body: " + err.Error()}
 	}
 	switch kind {
 	case protobufType:
@@ -62,12 +71,23 @@ func readCall(r *http.Request, call message) *core.Refusal {
 	case jsonType:
 		err = json.Unmarshal(body, call)
 	default:
-		return &core.Refusal{Code: http.StatusUnsupportedMediaType, Text: "Expecting 'Content-Type' of " + jsonType + " or " + protobufType}
+		return nil, &core.Refusal{Code: http.StatusUnsupportedMediaType, Text: "Expecting 'Content-Type' of " + jsonType + " or " + protobufType}
 	}
 	if err != nil {
-		return &core.Refusal{Code: http.StatusBadRequest, Text: "Failed to parse body: " + err.Error()}
+		return nil, &core.Refusal{Code: http.StatusBadRequest, Text: "Failed to parse body: " + err.Error()}
 	}
-	return nil
+	return body, nil
+}
+
+// readConstraints reads what mesos-go has no types for: offer constraints.
+func readConstraints(r *http.Request, kind scheduler.Call_Type, body []byte) (constraints.Set, error) {
+	switch {
+	case kind != scheduler.Call_SUBSCRIBE && kind != scheduler.Call_UPDATE_FRAMEWORK:
+		return nil, nil
+	case r.Header.Get("Content-Type") == protobufType:
+		return constraints.FromProtobuf(body)
+	}
+	return constraints.FromJSON(body)
 }
 
 // accepted is the encoding of an answer: JSON unless only protobuf is accepted.

@@ -95,25 +95,6 @@ func (a *Allocator) allocateAgent(now time.Time, one *agent, roles map[string][]
 	return grants
 }
 
-func (a *Allocator) sorted(roles map[string][]*framework) []string {
-	names := make([]string, 0, len(roles))
-	for role := range roles {
-		names = append(names, role)
-	}
-	if len(names) < 2 {
-		return names
-	}
-	weighted := func(role string) float64 {
-		weight := a.weights[role]
-		if weight == 0 {
-			weight = 1
-		}
-		return a.share(a.roles[role]) / weight
-	}
-	slices.SortFunc(names, func(x, y string) int { return cmp.Or(cmp.Compare(weighted(x), weighted(y)), cmp.Compare(x, y)) })
-	return names
-}
-
 func (a *Allocator) sortedFrameworks(list []*framework, role string) []*framework {
 	if len(list) > 1 {
 		slices.SortFunc(list, func(x, y *framework) int {
@@ -125,7 +106,7 @@ func (a *Allocator) sortedFrameworks(list []*framework, role string) []*framewor
 
 // offer is what of an agent a framework may be offered in a role.
 func (a *Allocator) offer(one *agent, f *framework, role string, quota bool) resources.Bag {
-	if one.gpus && !f.GPUs || one.remote && !f.Regions {
+	if one.gpus && !f.GPUs || one.remote && !f.Regions || !f.Constraints.Admit(role, one.facts) {
 		return nil
 	}
 	offer := one.free.Only(func(i resources.Item) bool {
@@ -133,17 +114,14 @@ func (a *Allocator) offer(one *agent, f *framework, role string, quota bool) res
 		return (reserved == resources.Unreserved || below(role, reserved)) &&
 			(f.Refined || !i.Refined()) && (f.Revocable || !i.Revocable()) && (f.Shared || !i.Shared())
 	})
-	for limited, q := range a.quotas {
-		if !below(role, limited) {
-			continue
-		}
-		for name, limit := range q.Limits {
-			offer = offer.AtMost(name, limit-a.consumed(limited, name))
-		}
-		if quota {
-			for name, guarantee := range q.Guarantees {
-				offer = offer.AtMost(name, guarantee-a.consumed(limited, name))
-			}
+	// Quotas of an ancestor are not asked, though what a nested role has counts for them: so does Mesos.
+	q := a.quotas[role]
+	for name, limit := range q.Limits {
+		offer = offer.AtMost(name, limit-a.consumed(role, name))
+	}
+	if quota {
+		for name, guarantee := range q.Guarantees {
+			offer = offer.AtMost(name, guarantee-a.consumed(role, name))
 		}
 	}
 	if !quota {
@@ -152,16 +130,6 @@ func (a *Allocator) offer(one *agent, f *framework, role string, quota bool) res
 		}
 	}
 	return offer
-}
-
-// consumed is what a role and those nested in it have.
-func (a *Allocator) consumed(role, name string) (milli int64) {
-	for one, allocated := range a.roles {
-		if below(one, role) {
-			milli += allocated[name]
-		}
-	}
-	return milli
 }
 
 func (a *Allocator) unmet(role string) bool {

@@ -3,9 +3,9 @@ package allocator
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/mesopod/mesopod/internal/mesossim/constraints"
 	"github.com/mesopod/mesopod/internal/mesossim/resources"
 )
 
@@ -23,6 +23,8 @@ type Framework struct {
 	Roles, Suppressed []string
 	// What its capabilities let it be offered.
 	GPUs, Regions, Revocable, Shared, Refined bool
+	// Constraints keep agents away from it, by role; see package constraints.
+	Constraints constraints.Set
 }
 
 // Agent is what the allocator must know of one.
@@ -30,6 +32,8 @@ type Agent struct {
 	Total resources.Bag
 	// Remote tells that the agent is in another region than the master.
 	Remote bool
+	// Facts are what constraints ask about.
+	Facts constraints.Agent
 }
 
 // Grant is what one framework is offered of one agent, in one role.
@@ -65,6 +69,7 @@ type agent struct {
 	remote bool
 	active bool
 	gpus   bool
+	facts  constraints.Agent
 }
 
 // Allocator is the state of all allocations.
@@ -76,15 +81,17 @@ type Allocator struct {
 	first      int
 	total      map[string]int64
 	roles      map[string]map[string]int64 // role, scalar: allocated
-	quotas     map[string]Quota
-	weights    map[string]float64
+	// reserved is what agents have reserved, unreserved what is allocated of the rest; both by role and scalar.
+	reserved, unreserved map[string]map[string]int64
+	quotas               map[string]Quota
+	weights              map[string]float64
 }
 
 // New makes an allocator without agents and frameworks.
 func New(cfg Config) *Allocator {
 	return &Allocator{
 		cfg: cfg, frameworks: map[string]*framework{}, agents: map[string]*agent{}, total: map[string]int64{},
-		roles: map[string]map[string]int64{}, quotas: map[string]Quota{}, weights: map[string]float64{},
+		roles: map[string]map[string]int64{}, reserved: map[string]map[string]int64{}, unreserved: map[string]map[string]int64{}, quotas: map[string]Quota{}, weights: map[string]float64{},
 	}
 }
 
@@ -121,10 +128,10 @@ func (a *Allocator) SetAgent(id string, one Agent) {
 		a.order = append(a.order, known)
 	}
 	used := known.total.Minus(known.free)
-	a.count(a.total, known.total, -1)
-	known.total, known.free, known.remote = one.Total, one.Total.Minus(used), one.Remote
+	a.countTotal(known.total, -1)
+	known.total, known.free, known.remote, known.facts = one.Total, one.Total.Minus(used), one.Remote, one.Facts
 	known.gpus = one.Total.Scalar("gpus") > 0
-	a.count(a.total, known.total, 1)
+	a.countTotal(known.total, 1)
 }
 
 // ActivateAgent switches offers of an agent on or off.
@@ -140,7 +147,7 @@ func (a *Allocator) RemoveAgent(id string) {
 	if one == nil {
 		return
 	}
-	a.count(a.total, one.total, -1)
+	a.countTotal(one.total, -1)
 	delete(a.agents, id)
 	a.order = slices.DeleteFunc(a.order, func(o *agent) bool { return o == one })
 	for _, f := range a.frameworks {
@@ -174,9 +181,28 @@ func (a *Allocator) Convert(g Grant, into resources.Bag) {
 	if one == nil {
 		return
 	}
-	a.count(a.total, one.total, -1)
+	a.countTotal(one.total, -1)
 	one.total = one.total.Minus(g.Resources).Plus(into)
-	a.count(a.total, one.total, 1)
+	a.countTotal(one.total, 1)
+	for _, bag := range []struct {
+		of   resources.Bag
+		sign int64
+	}{{g.Resources, -1}, {into, 1}} {
+		a.charge(g.Framework, g.Role, bag.of, bag.sign)
+	}
+}
+
+// ConvertFree is Convert for resources that nobody holds: an operator's reservation or volume. It tells whether the agent has them
+// free.
+func (a *Allocator) ConvertFree(agent string, from, into resources.Bag) bool {
+	one := a.agents[agent]
+	if one == nil || !one.free.Contains(from) {
+		return false
+	}
+	a.countTotal(one.total, -1)
+	one.total, one.free = one.total.Minus(from).Plus(into), one.free.Minus(from).Plus(into)
+	a.countTotal(one.total, 1)
+	return true
 }
 
 // Suppress stops offers in roles, all of them if none is named.
@@ -256,16 +282,21 @@ func (a *Allocator) book(g Grant, sign int64) {
 			one.free = one.free.Plus(g.Resources)
 		}
 	}
-	if a.roles[g.Role] == nil {
-		a.roles[g.Role] = map[string]int64{}
+	a.charge(g.Framework, g.Role, g.Resources, sign)
+}
+
+// charge counts what a framework has in a role.
+func (a *Allocator) charge(id, role string, b resources.Bag, sign int64) {
+	add(a.roles, role, b, sign)
+	add(a.unreserved, role, b.Only(func(i resources.Item) bool { return i.Role() == resources.Unreserved }), sign)
+	if f := a.frameworks[id]; f != nil {
+		add(f.allocated, role, b, sign)
 	}
-	a.count(a.roles[g.Role], g.Resources, sign)
-	if f := a.frameworks[g.Framework]; f != nil {
-		if f.allocated[g.Role] == nil {
-			f.allocated[g.Role] = map[string]int64{}
-		}
-		a.count(f.allocated[g.Role], g.Resources, sign)
-	}
+}
+
+func (a *Allocator) countTotal(b resources.Bag, sign int64) {
+	a.count(a.total, b, sign)
+	a.countReserved(b, sign)
 }
 
 func (a *Allocator) count(sum map[string]int64, b resources.Bag, sign int64) {
@@ -284,9 +315,4 @@ func (a *Allocator) share(allocated map[string]int64) (share float64) {
 		}
 	}
 	return share
-}
-
-// below tells that a role is another, or nested in it.
-func below(role, ancestor string) bool {
-	return role == ancestor || strings.HasPrefix(role, ancestor) && role[len(ancestor)] == '/'
 }

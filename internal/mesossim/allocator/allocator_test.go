@@ -49,6 +49,53 @@ func TestFairness(t *testing.T) {
 	want(t, a.Allocate(start), "A/a@1=cpus:4;mem:4000 B/b@2=cpus:2;mem:1000 B/b@3=cpus:1;mem:1000")
 }
 
+// TestTree: a branch is served by what all of it has, with its weight, and a role that has roles below it counts among them.
+func TestTree(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		have    map[string]string
+		weights map[string]float64
+		want    string
+	}{
+		{"nobody has anything", nil, nil, "a a/x a/y b"},
+		{"what x has counts against y", map[string]string{"a/x": "cpus:1"}, nil, "b a a/y a/x"},
+		{"and against a itself", map[string]string{"a": "cpus:1", "a/y": "cpus:2"}, nil, "b a/x a a/y"},
+		{"b has more", map[string]string{"a/x": "cpus:1", "b": "cpus:2"}, nil, "a a/y a/x b"},
+		{"a is worth three", map[string]string{"a/x": "cpus:2", "b": "cpus:1"}, map[string]float64{"a": 3}, "a a/y a/x b"},
+		{"in its branch y is worth three", map[string]string{"a/x": "cpus:1", "a/y": "cpus:2", "a": "cpus:4"}, map[string]float64{"a/y": 3}, "b a/y a/x a"},
+	} {
+		a := fresh()
+		a.SetAgent("1", Agent{Total: bag(t, "cpus:10;mem:4000")})
+		a.SetFramework("F", Framework{Roles: []string{"a", "a/x", "a/y", "b"}})
+		for role, weight := range c.weights {
+			a.SetWeight(role, weight)
+		}
+		for role, have := range c.have {
+			a.Take(Grant{"F", role, "1", bag(t, have)})
+		}
+		if got := strings.Join(a.sorted(a.interested()), " "); got != c.want {
+			t.Errorf("%s: served %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestQuotaOfReservations: what is reserved for a role counts for its quota, used or not; what nested roles have counts too,
+// though no limit of an ancestor holds them.
+func TestQuotaOfReservations(t *testing.T) {
+	a := fresh()
+	a.SetFramework("A", Framework{Roles: []string{"a"}})
+	a.SetQuota("a", Quota{Limits: map[string]int64{"cpus": 3000}})
+	a.SetAgent("1", Agent{Total: bag(t, "cpus:4;cpus(a):1;mem:100")})
+	want(t, a.Allocate(start), "A/a@1=cpus:2;cpus(a):1;mem:100")
+	a.SetAgent("2", Agent{Total: bag(t, "cpus:4;mem:100")})
+	want(t, a.Allocate(start, "2"), "A/a@2=mem:100")
+	a.SetFramework("N", Framework{Roles: []string{"a/n"}})
+	want(t, a.Allocate(start, "2"), "N/a/n@2=cpus:4")
+	if got := a.consumed("a", "cpus"); got != 7000 {
+		t.Errorf("consumed %d thousandths, want 7000", got)
+	}
+}
+
 // TestFilters: a decline keeps exactly that away, for its time and no less than an interval, until a revive (row 80, 82).
 func TestFilters(t *testing.T) {
 	a := fresh()

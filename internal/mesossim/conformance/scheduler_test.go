@@ -37,13 +37,16 @@ type fw struct {
 	stream string
 	header http.Header // of the answer to SUBSCRIBE
 	cancel context.CancelFunc
+	// constraints are offer constraints in JSON, which mesos-go has no types for.
+	constraints string
 
-	mu     sync.Mutex
-	events []*scheduler.Event
-	read   int           // events that were looked at
-	passed []mesos.Offer // open offers among those
-	fresh  chan struct{}
-	closed chan struct{}
+	mu       sync.Mutex
+	events   []*scheduler.Event
+	read     int             // events that were looked at
+	passed   []mesos.Offer   // open offers among those
+	answered map[string]bool // offers that were declined
+	fresh    chan struct{}
+	closed   chan struct{}
 }
 
 var capabilities = []mesos.FrameworkInfo_Capability{
@@ -88,7 +91,11 @@ func (f *fw) subscribe() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel, f.fresh, f.closed = cancel, make(chan struct{}, 1), make(chan struct{})
 	call := &scheduler.Call{Type: scheduler.Call_SUBSCRIBE, FrameworkID: f.info.ID, Subscribe: &scheduler.Call_Subscribe{FrameworkInfo: &f.info}}
-	response := send(f.t, ctx, "http://"+f.s.master()+"/api/v1/scheduler", f.kind, call, nil)
+	body, err := encode(f.kind, call)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	response := sendBytes(f.t, ctx, http.MethodPost, "http://"+f.s.master()+"/api/v1/scheduler", f.kind, f.constrained(body), nil)
 	if response.StatusCode != http.StatusOK {
 		f.t.Fatalf("SUBSCRIBE: %s: %s", response.Status, text(response))
 	}
@@ -110,6 +117,14 @@ func (f *fw) subscribe() {
 			}
 		})
 	}()
+}
+
+// constrained puts the constraints into a call, which has to be in JSON then.
+func (f *fw) constrained(call []byte) []byte {
+	if f.constraints == "" {
+		return call
+	}
+	return bytes.Replace(call, []byte(`"framework_info":`), []byte(`"offer_constraints":`+f.constraints+`,"framework_info":`), 1)
 }
 
 // readEvents reads RecordIO until the stream ends.
@@ -192,6 +207,16 @@ func text(r *http.Response) string {
 func (f *fw) try(call *scheduler.Call) (int, string) {
 	f.t.Helper()
 	call.FrameworkID = f.info.ID
+	if call.Decline != nil {
+		f.mu.Lock()
+		if f.answered == nil {
+			f.answered = map[string]bool{}
+		}
+		for _, id := range call.Decline.OfferIDs {
+			f.answered[id.Value] = true
+		}
+		f.mu.Unlock()
+	}
 	response := send(f.t, f.t.Context(), "http://"+f.s.master()+"/api/v1/scheduler", f.kind, call, func(h http.Header) {
 		h.Set("Mesos-Stream-Id", f.stream)
 	})
@@ -293,6 +318,32 @@ func (f *fw) offer(agent string) mesos.Offer {
 		f.t.Fatalf("no offer of %s within %v", agent, patience)
 	}
 	return found
+}
+
+// suppress has a framework hold no offers and get none.
+func (f *fw) suppress() {
+	f.t.Helper()
+	f.call(&scheduler.Call{Type: scheduler.Call_SUPPRESS})
+	f.look(3*allocation, func(*scheduler.Event) bool { return false }) // what was under way
+	if open := f.openOffers(); len(open) > 0 {
+		f.call(decline(0, open...))
+	}
+}
+
+// openOffers are all that came and are neither answered nor rescinded.
+func (f *fw) openOffers() (open []mesos.Offer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.events {
+		if e.Offers != nil {
+			open = append(open, e.Offers.Offers...)
+		}
+		if e.Rescind != nil {
+			open = slices.DeleteFunc(open, func(o mesos.Offer) bool { return o.ID == e.Rescind.OfferID })
+		}
+	}
+	open = slices.DeleteFunc(open, func(o mesos.Offer) bool { return f.answered[o.ID.Value] })
+	return open
 }
 
 func decline(seconds float64, offers ...mesos.Offer) *scheduler.Call {

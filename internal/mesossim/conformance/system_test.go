@@ -33,6 +33,9 @@ const (
 	agentFlags   = "cpus:4;mem:2048;disk:1000;ports:[31000-31100]"
 )
 
+// attributes of an agent: of each kind, and one that is there twice.
+func attributes(agent string) string { return "rack:" + agent + ";size:4;tag:both;tag:" + agent }
+
 // system is a Mesos under test: a master and two agents, first and second.
 type system interface {
 	master() string
@@ -71,7 +74,7 @@ func newSimulated(t *testing.T) system {
 	}}
 	for _, name := range []string{first, second} {
 		cfg.Agents = append(cfg.Agents, mesossim.Agent{Name: name, Hostname: name + ".test", Address: "127.0.0.1:0",
-			Resources: agentFlags, Attributes: "rack:" + name})
+			Resources: agentFlags, Attributes: attributes(name)})
 	}
 	sim, err := mesossim.New(cfg)
 	if err != nil {
@@ -172,7 +175,7 @@ func newReal(t *testing.T) system {
 		r.environment[name] = []string{"LIBPROCESS_IP=127.0.0.1", fmt.Sprintf("LIBPROCESS_PORT=%d", ports[n+1]), "MESOS_HOSTNAME=" + name + ".test",
 			"MESOS_MASTER=" + r.masterAt, "MESOS_WORK_DIR=" + work + "/work", "MESOS_RUNTIME_DIR=" + work + "/run", "MESOS_LAUNCHER=posix",
 			"MESOS_FETCHER_CACHE_DIR=" + work + "/fetch", "MESOS_APPC_STORE_DIR=" + work + "/appc", "MESOS_DOCKER_STORE_DIR=" + work + "/docker",
-			"MESOS_ISOLATION=posix/cpu,posix/mem", "MESOS_SYSTEMD_ENABLE_SUPPORT=false", "MESOS_RESOURCES=" + agentFlags, "MESOS_ATTRIBUTES=rack:" + name,
+			"MESOS_ISOLATION=posix/cpu,posix/mem", "MESOS_SYSTEMD_ENABLE_SUPPORT=false", "MESOS_RESOURCES=" + agentFlags, "MESOS_ATTRIBUTES=" + attributes(name),
 			"MESOS_LAUNCHER_DIR=" + dir, "MESOS_EXECUTOR_REGISTRATION_TIMEOUT=" + stout(registration), "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD=" + stout(grace),
 			"RES_OPTIONS=timeout:1 attempts:1"}
 		r.startAgent(t, name)

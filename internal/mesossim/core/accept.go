@@ -16,7 +16,7 @@ import (
 // wants is what the allocator must know of a framework.
 func (f *framework) wants(suppressed []string) allocator.Framework {
 	return allocator.Framework{Roles: f.roles, Suppressed: suppressed, GPUs: f.caps.gpus, Regions: f.caps.regions,
-		Revocable: f.caps.revocable, Shared: f.caps.shared, Refined: f.caps.refinement}
+		Revocable: f.caps.revocable, Shared: f.caps.shared, Refined: f.caps.refinement, Constraints: f.wanted}
 }
 
 // acceptance is an ACCEPT while it is carried out.
@@ -112,16 +112,14 @@ func (a *acceptance) operate(op *mesos.Offer_Operation) {
 	case op.Type == mesos.Offer_Operation_LAUNCH_GROUP && op.LaunchGroup != nil:
 		a.launchGroup(launched(op))
 	case op.Type == mesos.Offer_Operation_RESERVE && op.Reserve != nil:
-		a.convert(op.Reserve.Resources, pushed)
+		a.reserve(op.Reserve.Resources)
 	case op.Type == mesos.Offer_Operation_UNRESERVE && op.Unreserve != nil:
 		a.unreserve(op.Unreserve.Resources)
 	case op.Type == mesos.Offer_Operation_CREATE && op.Create != nil:
-		a.convert(op.Create.Volumes, func(r mesos.Resource) mesos.Resource { r.Disk, r.Shared = nil, nil; return r })
+		a.convert(op.Create.Volumes, plainDisk)
 	case op.Type == mesos.Offer_Operation_DESTROY && op.Destroy != nil:
 		for _, volume := range op.Destroy.Volumes {
-			plain := volume
-			plain.Disk, plain.Shared = nil, nil
-			a.change(volume, plain)
+			a.change(volume, plainDisk(volume))
 		}
 	}
 }
@@ -268,51 +266,6 @@ func (a *acceptance) read(list []mesos.Resource, whose string) (resources.Bag, s
 		return nil, fmt.Sprintf("%s uses invalid resources: %v", whose, err)
 	}
 	return b, ""
-}
-
-// pushed is a resource before its last reservation.
-func pushed(r mesos.Resource) mesos.Resource {
-	b, err := resources.Of([]mesos.Resource{r})
-	if err != nil || len(b) != 1 {
-		return mesos.Resource{}
-	}
-	refined := b.Proto(resources.Notation{Refined: true})[0]
-	if n := len(refined.Reservations); n > 0 {
-		refined.Reservations = refined.Reservations[:n-1]
-	}
-	return refined
-}
-
-func (a *acceptance) convert(into []mesos.Resource, origin func(mesos.Resource) mesos.Resource) {
-	for _, r := range into {
-		a.change(origin(r), r)
-	}
-}
-
-func (a *acceptance) unreserve(list []mesos.Resource) {
-	for _, r := range list {
-		if b, err := resources.Of([]mesos.Resource{r}); err == nil && len(b) == 1 && !b[0].Statically() {
-			a.change(r, pushed(r))
-		}
-	}
-}
-
-// change turns one resource of the offers into another. An invalid operation is dropped, as Mesos does for operations
-// without an id.
-func (a *acceptance) change(from, into mesos.Resource) {
-	old, err := resources.Of([]mesos.Resource{from})
-	if err != nil || !a.remaining.Contains(old) || len(old) == 0 {
-		return
-	}
-	fresh, err := resources.Of([]mesos.Resource{into})
-	if err != nil {
-		return
-	}
-	a.remaining = a.remaining.Minus(old).Plus(fresh)
-	a.node.total = a.node.total.Minus(old).Plus(fresh)
-	a.m.alloc.Convert(allocator.Grant{Framework: a.f.id, Role: a.role, Agent: a.node.id, Resources: old}, fresh)
-	total := a.node.total
-	a.m.tell(a.node, func(one *agent) { one.total = total; one.checkpoint() })
 }
 
 // refuseTask answers for a task that was not started.

@@ -34,7 +34,7 @@ func (w *world) acknowledgeAll() {
 
 func (w *world) kill(id string) []Effect {
 	w.t.Helper()
-	effects, refused := w.c.Call(w.now, &scheduler.Call{FrameworkID: w.id, Type: scheduler.Call_KILL, Kill: &scheduler.Call_Kill{TaskID: mesos.TaskID{Value: id}}})
+	effects, refused := w.c.Call(w.now, &scheduler.Call{FrameworkID: w.id, Type: scheduler.Call_KILL, Kill: &scheduler.Call_Kill{TaskID: mesos.TaskID{Value: id}}}, nil)
 	if refused != nil {
 		w.t.Fatal(refused)
 	}

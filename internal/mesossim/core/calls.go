@@ -7,6 +7,8 @@ import (
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	"github.com/mesos/mesos-go/api/v1/lib/scheduler"
+
+	"github.com/mesopod/mesopod/internal/mesossim/constraints"
 )
 
 // Refusal is an answer that is no success: an HTTP status and the master's or agent's words.
@@ -103,20 +105,21 @@ func malformed(call *scheduler.Call) string {
 	return ""
 }
 
-// Call carries out a call that Refuse let pass. A refusal is one of those that only carrying it out can tell.
-func (c *Cluster) Call(now time.Time, call *scheduler.Call) (effects []Effect, refused *Refusal) {
+// Call carries out a call that Refuse let pass; wanted are the offer constraints of an UPDATE_FRAMEWORK. A refusal is one of
+// those that only carrying it out can tell.
+func (c *Cluster) Call(now time.Time, call *scheduler.Call, wanted constraints.Set) (effects []Effect, refused *Refusal) {
 	effects = c.do(now, func() {
 		if c.m == nil {
 			return
 		}
 		if f := c.m.frameworks[call.FrameworkID.GetValue()]; f != nil {
-			refused = c.m.call(f, call)
+			refused = c.m.call(f, call, wanted)
 		}
 	})
 	return effects, refused
 }
 
-func (m *master) call(f *framework, call *scheduler.Call) *Refusal {
+func (m *master) call(f *framework, call *scheduler.Call, wanted constraints.Set) *Refusal {
 	switch call.Type {
 	case scheduler.Call_ACCEPT:
 		m.accept(f, call.Accept)
@@ -152,7 +155,7 @@ func (m *master) call(f *framework, call *scheduler.Call) *Refusal {
 	case scheduler.Call_DECLINE_INVERSE_OFFERS:
 		m.answerInverse(f, call.DeclineInverseOffers.InverseOfferIDs, false)
 	case scheduler.Call_UPDATE_FRAMEWORK:
-		return m.updateFramework(f, call.UpdateFramework)
+		return m.updateFramework(f, call.UpdateFramework, wanted)
 	case scheduler.Call_REQUEST, scheduler.Call_RECONCILE_OPERATIONS, scheduler.Call_ACKNOWLEDGE_OPERATION_STATUS:
 		// The default allocator ignores requests; operations give no feedback here.
 	default:
@@ -177,18 +180,18 @@ func refusal(f *mesos.Filters) time.Duration {
 	return time.Duration(*f.RefuseSeconds * float64(time.Second))
 }
 
-func (m *master) updateFramework(f *framework, u *scheduler.Call_UpdateFramework) *Refusal {
+func (m *master) updateFramework(f *framework, u *scheduler.Call_UpdateFramework, wanted constraints.Set) *Refusal {
 	info := u.FrameworkInfo
 	if info.ID.GetValue() != f.id {
 		return refuse(http.StatusBadRequest, "'framework_id' differs from 'update_framework.framework_info.id'")
 	}
-	if why := m.validateFramework(&info, u.SuppressedRoles); why != "" {
+	if why := m.validateFramework(&info, u.SuppressedRoles, wanted); why != "" {
 		return refuse(http.StatusBadRequest, "%s", why)
 	}
 	if info.User != f.info.User || info.GetCheckpoint() != f.info.GetCheckpoint() {
 		return refuse(http.StatusBadRequest, "Updating 'FrameworkInfo.user' or 'FrameworkInfo.checkpoint' is unsupported")
 	}
-	f.info, f.caps, f.roles = &info, capabilitiesOf(&info), rolesOf(&info)
+	f.info, f.caps, f.roles, f.wanted = &info, capabilitiesOf(&info), rolesOf(&info), wanted
 	m.alloc.SetFramework(f.id, f.wants(u.SuppressedRoles))
 	for _, o := range f.offers {
 		m.rescind(o)

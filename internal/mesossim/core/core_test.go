@@ -50,7 +50,7 @@ func (w *world) subscribe() {
 	if refused := w.c.Refuse(call, ""); refused != nil {
 		w.t.Fatal(refused)
 	}
-	w.take(w.c.Subscribe(w.now, w.stream, call))
+	w.take(w.c.Subscribe(w.now, w.stream, call, nil))
 	for _, e := range w.events {
 		if e.Subscribed != nil {
 			w.id = e.Subscribed.FrameworkID
@@ -80,7 +80,7 @@ func (w *world) call(call *scheduler.Call) {
 	if refused := w.c.Refuse(call, w.stream); refused != nil {
 		w.t.Fatal(refused)
 	}
-	effects, refused := w.c.Call(w.now, call)
+	effects, refused := w.c.Call(w.now, call, nil)
 	if refused != nil {
 		w.t.Fatal(refused)
 	}

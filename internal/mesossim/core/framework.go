@@ -10,7 +10,7 @@ import (
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	"github.com/mesos/mesos-go/api/v1/lib/scheduler"
 
-	"github.com/mesopod/mesopod/internal/mesossim/allocator"
+	"github.com/mesopod/mesopod/internal/mesossim/constraints"
 	"github.com/mesopod/mesopod/internal/mesossim/resources"
 )
 
@@ -24,6 +24,7 @@ type framework struct {
 	recovered bool // told by agents only
 	caps      capabilities
 	roles     []string
+	wanted    constraints.Set
 	offers    map[string]*offer
 	inverse   map[string]*inverseOffer
 	tasks     map[string]*task
@@ -87,14 +88,14 @@ func (f *framework) send(e *scheduler.Event) {
 	}
 }
 
-// Subscribe is a SUBSCRIBE that Refuse let pass, on a stream with a new id.
-func (c *Cluster) Subscribe(now time.Time, stream string, call *scheduler.Call) []Effect {
+// Subscribe is a SUBSCRIBE that Refuse let pass, on a stream with a new id; wanted are its offer constraints.
+func (c *Cluster) Subscribe(now time.Time, stream string, call *scheduler.Call, wanted constraints.Set) []Effect {
 	return c.do(now, func() {
 		if c.m == nil {
 			c.emit(CloseScheduler{stream})
 			return
 		}
-		if why := c.m.subscribe(stream, call.Subscribe); why != "" {
+		if why := c.m.subscribe(stream, call.Subscribe, wanted); why != "" {
 			c.emit(SendScheduler{stream, &scheduler.Event{Type: scheduler.Event_ERROR, Error: &scheduler.Event_Error{Message: why}}})
 			c.emit(CloseScheduler{stream})
 		}
@@ -102,9 +103,9 @@ func (c *Cluster) Subscribe(now time.Time, stream string, call *scheduler.Call) 
 }
 
 // subscribe answers why not, or nothing.
-func (m *master) subscribe(stream string, s *scheduler.Call_Subscribe) string {
+func (m *master) subscribe(stream string, s *scheduler.Call_Subscribe, wanted constraints.Set) string {
 	info := *s.FrameworkInfo
-	if why := m.validateFramework(&info, s.SuppressedRoles); why != "" {
+	if why := m.validateFramework(&info, s.SuppressedRoles, wanted); why != "" {
 		return why
 	}
 	id := info.ID.GetValue()
@@ -123,8 +124,8 @@ func (m *master) subscribe(stream string, s *scheduler.Call_Subscribe) string {
 	}
 	info.ID = &mesos.FrameworkID{Value: id}
 	f.info, f.caps, f.roles, f.stream, f.connected, f.recovered = &info, capabilitiesOf(&info), rolesOf(&info), stream, true, false
-	m.alloc.SetFramework(id, allocator.Framework{Roles: f.roles, Suppressed: s.SuppressedRoles, GPUs: f.caps.gpus, Regions: f.caps.regions,
-		Revocable: f.caps.revocable, Shared: f.caps.shared, Refined: f.caps.refinement})
+	f.wanted = wanted
+	m.alloc.SetFramework(id, f.wants(s.SuppressedRoles))
 	f.send(&scheduler.Event{Type: scheduler.Event_SUBSCRIBED, Subscribed: &scheduler.Event_Subscribed{
 		FrameworkID: info.ID, HeartbeatIntervalSeconds: ptr(m.c.cfg.Heartbeat.Seconds()), MasterInfo: m.masterInfo(),
 	}})
@@ -163,7 +164,7 @@ func (m *master) dropOffers(f *framework) {
 }
 
 // validateFramework answers with the master's text for what is wrong.
-func (m *master) validateFramework(info *mesos.FrameworkInfo, suppressed []string) string {
+func (m *master) validateFramework(info *mesos.FrameworkInfo, suppressed []string, wanted constraints.Set) string {
 	caps := capabilitiesOf(info)
 	switch {
 	case !caps.multiRole && len(info.Roles) > 0:
@@ -186,6 +187,9 @@ func (m *master) validateFramework(info *mesos.FrameworkInfo, suppressed []strin
 		if !seen[role] {
 			return fmt.Sprintf("Suppressed role '%s' is not contained in the list of roles", role)
 		}
+	}
+	if err := wanted.Check(); err != nil {
+		return err.Error()
 	}
 	if math.Abs(info.GetFailoverTimeout()) > math.MaxInt64/float64(time.Second) {
 		return fmt.Sprintf("The framework failover_timeout (%v) is invalid", info.GetFailoverTimeout())

@@ -10,6 +10,7 @@ import (
 	"github.com/mesos/mesos-go/api/v1/lib/scheduler"
 
 	"github.com/mesopod/mesopod/internal/mesossim/allocator"
+	"github.com/mesopod/mesopod/internal/mesossim/constraints"
 	"github.com/mesopod/mesopod/internal/mesossim/resources"
 )
 
@@ -75,7 +76,7 @@ func (m *master) register(r registration) (id string, ok bool) {
 	delete(m.c.reg.unreachable, id)
 	delete(m.recovered, id)
 	m.c.reg.admitted[id] = &info
-	m.alloc.SetAgent(id, allocator.Agent{Total: n.total, Remote: m.remote(&info)})
+	m.alloc.SetAgent(id, allocator.Agent{Total: n.total, Remote: m.remote(&info), Facts: facts(&info)})
 	m.alloc.ActivateAgent(id, !n.deactivated && !m.c.down(info.Hostname))
 	for _, known := range r.frameworks {
 		if m.isCompleted(known.ID.GetValue()) {
@@ -239,6 +240,15 @@ func (m *master) removeAgent(n *node, state mesos.TaskState, reason mesos.TaskSt
 	for _, f := range m.sortedFrameworks() {
 		f.send(&scheduler.Event{Type: scheduler.Event_FAILURE, Failure: &scheduler.Event_Failure{AgentID: n.info.ID}})
 	}
+}
+
+// facts are what offer constraints ask about.
+func facts(info *mesos.AgentInfo) constraints.Agent {
+	f := constraints.Agent{Hostname: info.Hostname, Attributes: info.Attributes}
+	if domain := info.Domain.GetFaultDomain(); domain != nil {
+		f.Region, f.Zone = domain.Region.Name, domain.Zone.Name
+	}
+	return f
 }
 
 func (m *master) remote(info *mesos.AgentInfo) bool {

@@ -69,6 +69,14 @@ func (m *master) operate(call *mastercall.Call) *Refusal {
 		for _, q := range call.UpdateQuota.QuotaConfigs {
 			m.alloc.SetQuota(q.Role, allocator.Quota{Guarantees: milli(q.Guarantees), Limits: milli(q.Limits)})
 		}
+	case call.Type == mastercall.Call_RESERVE_RESOURCES && call.ReserveResources != nil:
+		return m.convertFree(call.ReserveResources.AgentID, call.ReserveResources.Resources, pushed, false)
+	case call.Type == mastercall.Call_UNRESERVE_RESOURCES && call.UnreserveResources != nil:
+		return m.convertFree(call.UnreserveResources.AgentID, call.UnreserveResources.Resources, pushed, true)
+	case call.Type == mastercall.Call_CREATE_VOLUMES && call.CreateVolumes != nil:
+		return m.convertFree(call.CreateVolumes.AgentID, call.CreateVolumes.Volumes, plainDisk, false)
+	case call.Type == mastercall.Call_DESTROY_VOLUMES && call.DestroyVolumes != nil:
+		return m.convertFree(call.DestroyVolumes.AgentID, call.DestroyVolumes.Volumes, plainDisk, true)
 	case call.Type == mastercall.Call_UPDATE_WEIGHTS && call.UpdateWeights != nil:
 		for _, w := range call.UpdateWeights.WeightInfos {
 			m.alloc.SetWeight(w.GetRole(), w.Weight)
