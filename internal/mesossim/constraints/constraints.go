@@ -128,14 +128,14 @@ func (c *Constraint) check() error {
 	case c.Predicate == TextMatches || c.Predicate == TextNotMatches:
 		pattern, err := regexp.Compile("^(?:" + c.Text + ")$") // the whole text has to match
 		if err != nil {
-			return fmt.Errorf("Failed to construct regex from pattern '%s': %w", c.Text, err)
+			return fmt.Errorf("failed to construct regex from pattern '%s': %w", c.Text, err)
 		}
 		c.pattern = pattern
 	}
 	return nil
 }
 
-// Check prepares all constraints, and tells the first fault in Mesos' words. A role that the framework is not in is none.
+// Check prepares all constraints, and tells the first fault. A role that the framework is not in is none.
 func (s Set) Check() error {
 	for role, groups := range s {
 		if len(groups) == 0 {
@@ -147,7 +147,7 @@ func (s Set) Check() error {
 			}
 			for i := range group {
 				if err := group[i].check(); err != nil {
-					return fmt.Errorf("A role %s has an invalid 'AttributeConstraint': %w", role, err)
+					return fmt.Errorf("role %s has an invalid 'AttributeConstraint': %w", role, err)
 				}
 			}
 		}
