@@ -36,8 +36,8 @@ type Config struct {
 	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
 	// BundleDir is where the programs and images lie; empty means the folder of this program.
 	BundleDir string `json:"bundleDir,omitempty"`
-	// StateDir is a short path on the host, kept between executors of this agent; empty means one named after the framework
-	// below DefaultStateParent.
+	// StateDir is a path on the host of 40 bytes at most, kept between executors of this agent; empty means one named after
+	// the framework below DefaultStateParent.
 	StateDir string `json:"stateDir,omitempty"`
 	// PodCIDR is the address range of this node's pods; empty means that of the Node. Bridge is the network device that they
 	// hang on; empty means DefaultBridge.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mesopod/mesopod/executor/statedir"
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
@@ -43,7 +44,9 @@ type Config struct {
 const PauseImage = "mesopod.local/pause:1"
 
 const (
-	maxSocketPath = 107
+	// maxShimFolder is the longest path of the folder of shims' sockets that containerd takes: with a name of 64 letters
+	// below it, a path is as long as the kernel allows for a socket (unix(7)).
+	maxShimFolder = 42
 	maxLinkName   = 15
 )
 
@@ -57,8 +60,8 @@ func (c Config) validate() error {
 	if !filepath.IsAbs(c.StateDir) {
 		faults = append(faults, fmt.Errorf("state folder %q is not absolute", c.StateDir))
 	}
-	if socket := c.socket() + ".ttrpc"; len(socket) > maxSocketPath {
-		faults = append(faults, fmt.Errorf("socket path %s has %d bytes, %d at most: choose a shorter state folder", socket, len(socket), maxSocketPath))
+	if sockets := statedir.ShimSockets(c.StateDir); len(sockets) > maxShimFolder {
+		faults = append(faults, fmt.Errorf("path %s of shims' sockets has %d bytes, %d at most: choose a shorter state folder", sockets, len(sockets), maxShimFolder))
 	}
 	if c.Container == "" {
 		faults = append(faults, errors.New("id of the Mesos container is not set"))
@@ -114,7 +117,7 @@ func detect() host {
 }
 
 // containerdConfig is containerd's configuration, format 4. The network namespaces are kept below the state folder, so
-// that one look at the mounts there finds all that is left of a dead run.
+// that one look at the mounts there finds all that is left of a dead run, and so are the sockets of shims.
 var containerdConfig = template.Must(template.New("containerd").Parse(`version = 4
 root = '{{.Config.StateDir}}/root'
 state = '{{.Config.StateDir}}/state'
@@ -125,6 +128,8 @@ disabled_plugins = ['io.containerd.internal.v1.opt', 'io.containerd.nri.v1.nri',
   address = '{{.Config.StateDir}}/containerd.sock'
 [plugins.'io.containerd.server.v1.ttrpc']
   address = '{{.Config.StateDir}}/containerd.sock.ttrpc'
+[plugins.'io.containerd.shim.v1.manager']
+  socket_dir = '{{.ShimSockets}}'
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'overlayfs'
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
@@ -149,7 +154,7 @@ func (c Config) ConfDir() string { return cmp.Or(c.CNIConfDir, c.netDir()) }
 
 func (c Config) containerd(h host) (string, error) {
 	var text strings.Builder
-	err := containerdConfig.Execute(&text, map[string]any{"Config": c, "Host": h, "Pause": PauseImage})
+	err := containerdConfig.Execute(&text, map[string]any{"Config": c, "Host": h, "Pause": PauseImage, "ShimSockets": statedir.ShimSockets(c.StateDir)})
 	if err != nil {
 		return "", fmt.Errorf("containerd configuration: %w", err)
 	}

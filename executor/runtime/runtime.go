@@ -106,6 +106,7 @@ var errNotStarted = errors.New("containerd was not started")
 
 // live is one life of containerd: from start to end.
 func (r *Runtime) live(ctx context.Context) error {
+	r.config.removeDeadSockets()
 	log, err := os.OpenFile(r.config.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("%w: log file: %w", errNotStarted, err)

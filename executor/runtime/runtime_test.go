@@ -3,11 +3,13 @@ package runtime
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/mesopod/mesopod/executor/statedir"
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
@@ -29,7 +31,7 @@ func TestValidate(t *testing.T) {
 	for part, change := range map[string]func(*Config){
 		"bundle lacks runc":    func(c *Config) { c.BundleDir = t.TempDir() },
 		"not absolute":         func(c *Config) { c.StateDir = "run" },
-		"shorter state folder": func(c *Config) { c.StateDir = "/" + strings.Repeat("x", 100) },
+		"shorter state folder": func(c *Config) { c.StateDir = "/" + strings.Repeat("x", 40) },
 		"Mesos container":      func(c *Config) { c.Container = "" },
 		"log file":             func(c *Config) { c.LogFile = "" },
 		"bridge name":          func(c *Config) { c.Bridge = "sixteen-letters-x" },
@@ -52,6 +54,7 @@ func TestContainerdConfig(t *testing.T) {
 	}
 	for _, line := range []string{
 		"version = 4", "root = '/run/mesopod/a1/root'", "state = '/run/mesopod/a1/state'", "address = '/run/mesopod/a1/containerd.sock'",
+		"socket_dir = '/run/mesopod/a1/s'",
 		"sandbox = '" + PauseImage + "'", "restrict_oom_score_adj = true", "disable_apparmor = false",
 		"netns_mounts_under_state_dir = true", "BinaryName = '/opt/mesopod/runc'", "Root = '/run/mesopod/a1/runc'",
 		"bin_dirs = ['/opt/mesopod/cni']", "conf_dir = '/run/mesopod/a1/cni/net.d'",
@@ -117,5 +120,30 @@ func TestIsShim(t *testing.T) {
 		if got := isContainerd(c.line, config); got != c.want {
 			t.Errorf("%q: %v", c.line, got)
 		}
+	}
+}
+
+// The sockets of shims that were killed go before containerd starts; those of the living stay.
+func TestRemoveDeadSockets(t *testing.T) {
+	c := Config{StateDir: t.TempDir()}
+	folder := statedir.ShimSockets(c.StateDir)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"alive", "dead"} {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(folder, name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		defer listener.Close()
+		if name == "dead" {
+			listener.Close()
+		}
+	}
+	c.removeDeadSockets()
+	left, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "alive" {
+		t.Errorf("left are %v, error %v; want alive", left, err)
 	}
 }

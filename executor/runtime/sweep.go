@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,6 +134,27 @@ func (c Config) removeVolatile() {
 	for _, dir := range []string{filepath.Join(c.StateDir, "state"), filepath.Join(c.StateDir, "runc")} {
 		if err := os.RemoveAll(dir); err != nil {
 			glog.Warningf("leave records of dead containers path=%s err=%v", dir, err)
+		}
+	}
+}
+
+// removeDeadSockets removes the sockets of shims that were killed while others live on: containerd forgets such a shim but
+// not its socket. It is for times when no containerd runs, so that no shim is just being started.
+func (c Config) removeDeadSockets() {
+	sockets, err := filepath.Glob(filepath.Join(statedir.ShimSockets(c.StateDir), "*"))
+	if err != nil {
+		return // it is our own pattern
+	}
+	for _, socket := range sockets {
+		shim, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = shim.Close()
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			continue
+		}
+		if err := os.Remove(socket); err != nil {
+			glog.Warningf("leave socket of a dead shim err=%v", err)
 		}
 	}
 }

@@ -1,12 +1,13 @@
 // Package statedir is the agreement about an executor's state folder, between the executor that lives in it, the next
 // one, and the keeper's watchdog that clears away what a dead one left.
 //
-// Order of calls: Lock, then Owner, SetOwner and Unmount in any order, then Unlock. Whoever sweeps does so with the lock
+// Order of calls: Lock, then Owner, SetOwner, RemoveShimSockets and Unmount in any order, then Unlock. Whoever sweeps does so with the lock
 // and looks at the owner first: a Mesos container that has taken the folder over must not lose its mounts to the
 // sweeper of the one before. The package has no goroutines.
 //
 //	STATE/lock       locked while somebody sweeps, or takes the folder over
 //	STATE/container  the id of the Mesos container whose executor lives here
+//	STATE/s          the sockets of its shims
 package statedir
 
 import (
@@ -16,7 +17,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -110,30 +110,17 @@ func (d *Dir) Unmount() error {
 	return errors.Join(faults...)
 }
 
-// shimSocket is where containerd's shims have their sockets, whatever the state folder of their containerd is.
-var shimSocket = regexp.MustCompile(`/run/containerd/s/[0-9a-f]{64}`)
+// ShimSockets is the folder of the sockets of a state folder's shims. It is theirs alone, where containerd's default,
+// /run/containerd/s, is everybody's: names there tell nobody whose they are, and containerd's notes, which do, may be
+// gone before the socket of a shim that was killed is.
+func ShimSockets(path string) string { return filepath.Join(path, "s") }
 
 // RemoveShimSockets removes the sockets of the folder's shims, which must have ended: one that is killed leaves its own.
-// containerd's notes about its containers tell their names, until the next containerd drops the notes. It goes on after
-// an error.
 func (d *Dir) RemoveShimSockets() error {
-	notes, err := filepath.Glob(filepath.Join(d.path, "state", "io.containerd.runtime.v2.task", "*", "*", "bootstrap.json"))
-	if err != nil {
-		return fmt.Errorf("notes about shims: %w", err)
+	if err := os.RemoveAll(ShimSockets(d.path)); err != nil {
+		return fmt.Errorf("sockets of shims: %w", err)
 	}
-	var faults []error
-	for _, note := range notes {
-		text, err := os.ReadFile(note)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			faults = append(faults, fmt.Errorf("note about a shim: %w", err))
-		}
-		for _, socket := range shimSocket.FindAllString(string(text), -1) {
-			if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				faults = append(faults, fmt.Errorf("socket of a shim: %w", err))
-			}
-		}
-	}
-	return errors.Join(faults...)
+	return nil
 }
 
 // mountsBelow are the mount points below the folder (itself left out), deepest first, as /proc/self/mountinfo tells them.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,27 +48,24 @@ func TestLockAndOwner(t *testing.T) {
 	}
 }
 
-// The sockets that containerd's notes name go, others stay.
+// The sockets of killed shims go, whatever containerd still knows of them; others' stay.
 func TestRemoveShimSockets(t *testing.T) {
-	path := t.TempDir()
-	note := filepath.Join(path, "state", "io.containerd.runtime.v2.task", "k8s.io", "c1", "bootstrap.json")
-	const folder, unit = "/run/containerd/s/", "5a5a5a5a5a5a5a5a"
-	mine, other := folder+strings.Repeat(unit, 4), folder+"0"+strings.Repeat(unit, 4)[1:]
-	for _, dir := range []string{filepath.Dir(note), folder} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	root := t.TempDir()
+	mine, other := ShimSockets(filepath.Join(root, "a1")), ShimSockets(filepath.Join(root, "a10"))
+	for _, folder := range []string{mine, other} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What a process that is killed leaves.
+		if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: filepath.Join(folder, "5a5a")}), unix.Close(fd)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{mine, other} {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.Remove(file) }) // gone already, if all is well
-	}
-	if err := os.WriteFile(note, []byte(`{"version":3,"address":"unix://`+mine+`","protocol":"ttrpc"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d := lock(t, path)
+	d := lock(t, filepath.Join(root, "a1"))
 	defer d.Unlock()
 	for range 2 {
 		if err := d.RemoveShimSockets(); err != nil {
@@ -77,9 +73,9 @@ func TestRemoveShimSockets(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(mine); err == nil {
-		t.Error("our socket is still there")
+		t.Error("our sockets are still there")
 	}
-	if _, err := os.Stat(other); err != nil {
+	if _, err := os.Stat(filepath.Join(other, "5a5a")); err != nil {
 		t.Errorf("another's socket: %v", err)
 	}
 }

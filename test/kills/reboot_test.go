@@ -22,7 +22,7 @@ func TestLeftoversOfReboot(t *testing.T) {
 	netns := filepath.Join(state, "state", "io.containerd.grpc.v1.cri", "netns", "cni-gone")
 	mount := filepath.Join(state, "kubelet", "pods", "gone", "volumes", "tmpfs")
 	record := filepath.Join(state, "state", "io.containerd.runtime.v2.task", "k8s.io", "gone")
-	socket := "/run/containerd/s/" + strings.Repeat("0", 64)
+	socket := filepath.Join(state, "s", strings.Repeat("0", 64))
 	for _, dir := range []string{lease, filepath.Dir(netns), mount, record, filepath.Dir(socket)} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			t.Fatal(err)
@@ -36,8 +36,7 @@ func TestLeftoversOfReboot(t *testing.T) {
 		os.WriteFile(filepath.Join(state, "container"), []byte("gone\n"), 0o600),
 		os.WriteFile(netns, nil, 0o444), unix.Mount("/proc/self/ns/net", netns, "", unix.MS_BIND, ""),
 		unix.Mount("tmpfs", mount, "tmpfs", 0, "size=4k"),
-		os.WriteFile(socket, nil, 0o600),
-		os.WriteFile(filepath.Join(record, "bootstrap.json"), []byte(`{"address":"unix://`+socket+`"}`), 0o600))
+		os.WriteFile(socket, nil, 0o600))
 	groups, err := filepath.Glob("/sys/fs/cgroup/*/mesopod")
 	if err != nil || len(groups) == 0 {
 		t.Fatal("no cgroups", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,7 +178,7 @@ func (s *scene) play(victims []string) {
 	}
 	s.launched(victims)
 	s.killed()
-	s.tidy()
+	s.tidy(victims)
 }
 
 // undisturbed: the same containers, and the starting pod goes on.
@@ -268,8 +269,8 @@ func (s *scene) killed() {
 	s.noProcess(s.killing)
 }
 
-// tidy ends what still runs, and finds nothing left of it.
-func (s *scene) tidy() {
+// tidy ends what still runs, and finds nothing left of it nor of what was killed.
+func (s *scene) tidy(victims []string) {
 	for _, pod := range []*corev1.Pod{s.launching, s.starting, s.running} {
 		if err := suite.DeletePod(s.Context(), pod.Name); err != nil {
 			s.Error(err)
@@ -278,6 +279,10 @@ func (s *scene) tidy() {
 	for _, pod := range []*corev1.Pod{s.launching, s.starting, s.running} {
 		s.oneTask(pod, "")
 		s.noProcess(pod)
+	}
+	// They go when the next containerd starts.
+	if slices.ContainsFunc(victims, func(part string) bool { return slices.Contains([]string{"executor", "keeper", "containerd"}, part) }) {
+		s.noSocket()
 	}
 }
 
@@ -320,6 +325,27 @@ func (s *scene) noProcess(pod *corev1.Pod) {
 			text, _ := os.ReadFile(file) // or it has ended
 			if strings.Contains(string(text), "/pod"+string(pod.UID)) {
 				return fmt.Errorf("%s is there", filepath.Dir(file))
+			}
+		}
+		return nil
+	})
+}
+
+// noSocket waits until the first agent has no socket of a shim that is dead.
+func (s *scene) noSocket() {
+	s.Helper()
+	cluster.Eventually(s.T, "sockets of dead shims to go", func(context.Context) error {
+		files, err := filepath.Glob(filepath.Join(suite.StateDir, "a1", "s", "*"))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			shim, err := net.Dial("unix", file)
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return fmt.Errorf("%s is there", file)
+			}
+			if err == nil {
+				_ = shim.Close()
 			}
 		}
 		return nil

@@ -69,8 +69,9 @@ const (
 	kubeletPort   = 10250
 )
 
-// maxStateDir bounds StateDir so that the longest socket below it stays under 108 bytes.
-const maxStateDir = 60
+// maxStateDir bounds StateDir so that the sockets of containerd's shims below it (StateDir/a20/s/ and 64 letters) have
+// paths of 107 bytes at most, as the kernel demands.
+const maxStateDir = 36
 
 // executorShare is the executor's own part of an agent. It must equal what the scheduler asks for it.
 const (

@@ -22,8 +22,8 @@ import (
 //	mounts       below the state folder; network namespaces of agent and pods live by mounts there too
 //	links        mesopod0, mesopod-aN; all others live in an agent's namespace
 //	cgroups      mesopod/local-* in every hierarchy, and mesopod/executors/ID of our agents' containers
-//	files        links in the kubelet's fixed log folder that lead into the state folder; sockets of shims and notes of
-//	             network plugins about our containers; see also hostFolders
+//	files        links in the kubelet's fixed log folder that lead into the state folder; notes of network plugins
+//	             about our containers; see also hostFolders
 //	sysctls      those recorded before the first change
 //	rules        nft table mesopod_local; all others live in an agent's namespace
 //
@@ -64,7 +64,7 @@ func sweep(l layout) error {
 
 // sweepDir removes what belongs to one state folder, whose processes have ended.
 func sweepDir(l layout) error {
-	return errors.Join(unmountBelow(l.StateDir), removeLogLinks(l), removeShimSockets(l), removeNetworkRecords(l))
+	return errors.Join(unmountBelow(l.StateDir), removeLogLinks(l), removeNetworkRecords(l))
 }
 
 func ignoreMissing(err error) error {
@@ -128,38 +128,6 @@ func removeLogLinks(l layout) error {
 		path := filepath.Join(folder, e.Name())
 		if target, err := os.Readlink(path); err == nil && strings.HasPrefix(target, l.StateDir+"/") {
 			errs = append(errs, os.Remove(path))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// shimFolder is where all containerd shims of a machine have their sockets.
-const shimFolder = "/run/containerd/s/"
-
-// removeShimSockets removes the sockets of our containers' shims, whose names are known from containerd's own notes.
-func removeShimSockets(l layout) error {
-	notes, err := filepath.Glob(filepath.Join(l.executors(), "state", "io.containerd.runtime.v2.task", "*", "*", "*"))
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, note := range notes {
-		if name := filepath.Base(note); name != "address" && name != "bootstrap.json" {
-			continue
-		}
-		data, err := os.ReadFile(note)
-		if err != nil {
-			errs = append(errs, ignoreMissing(err))
-			continue
-		}
-		for _, rest := range strings.Split(string(data), shimFolder)[1:] {
-			end := strings.IndexFunc(rest, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
-			if end < 0 {
-				end = len(rest)
-			}
-			if end > 0 {
-				errs = append(errs, ignoreMissing(os.Remove(shimFolder+rest[:end])))
-			}
 		}
 	}
 	return errors.Join(errs...)
