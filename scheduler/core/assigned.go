@@ -21,8 +21,8 @@ type assignment struct {
 	at, tellAt time.Time
 	// looked: the launch was tried at the agent's present offers.
 	looked bool
-	// told is what the pod was told last.
-	told string
+	// why is what the last try failed of, told what the pod was told last.
+	why, told string
 }
 
 // pace holds the launches of one pod on its node apart.
@@ -114,8 +114,8 @@ func (c *Core) placeAssigned() {
 			continue
 		}
 		a.looked = true
-		if why := c.place(c.nodes[a.pod.Spec.NodeName], a.pod); why != "" {
-			c.tellAssigned(a, why)
+		if a.why = c.place(c.nodes[a.pod.Spec.NodeName], a.pod); a.why != "" {
+			c.tellAssigned(a, a.why)
 		}
 	}
 }

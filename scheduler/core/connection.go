@@ -142,7 +142,7 @@ func (c *Core) dueReconciliation() {
 
 func (c *Core) onWaiting(ev Waiting) {
 	if ev.Pod.Spec.NodeName == "" && ev.Pod.DeletionTimestamp == nil && c.launches[ev.Pod.UID] == nil {
-		c.waiting[ev.Pod.UID] = true
+		c.waiting[ev.Pod.UID] = ev.Why
 	}
 }
 

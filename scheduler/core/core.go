@@ -49,7 +49,7 @@ type Core struct {
 	again    []retry
 	assigned map[types.UID]*assignment // pods that have a node and want a task
 	pace     map[types.UID]*pace       // of launches on assigned nodes
-	waiting  map[types.UID]bool
+	waiting  map[types.UID]string      // pods that kube-scheduler found no node for, and its reason
 	gate     gate
 	revive   revive
 
@@ -74,7 +74,7 @@ func New(cfg Config) *Core {
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
-		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]bool{}, gate: newGate(),
+		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]string{}, gate: newGate(),
 		dirty: map[string]bool{}, published: map[string]*offers.View{},
 	}
 }

@@ -92,10 +92,7 @@ func (c *Core) tellHeld() {
 		return
 	}
 	g.tellAt = c.now.Add(tellAfter)
-	why := "the tasks of its pods are being compared with Mesos"
-	if !c.connected {
-		why = "it is not connected to the Mesos master"
-	}
+	why := c.closed()
 	for _, uid := range sorted(c.pods) {
 		pod := c.pods[uid]
 		if !g.told[uid] && pod.Spec.NodeName == "" && slices.Contains(c.cfg.SchedulerNames, pod.Spec.SchedulerName) {

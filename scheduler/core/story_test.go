@@ -56,7 +56,7 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	case "wait":
 		return s.wait(t, d)
 	case "snapshot":
-		return fmt.Sprintf("%+v\n", s.core.Snapshot())
+		return show(s.core.Snapshot())
 	case "start":
 		return s.step(core.Subscribed{FrameworkID: "fw"}) + s.step(core.FrameworkIDStored{FrameworkID: "fw"}) + s.step(core.PodsSynced{}) +
 			s.step(markerAnswer(s.last["reconcile"])) + s.step(core.Surveyed{Complete: true})

@@ -49,7 +49,7 @@ func (c *Core) onSurveyed(ev Surveyed) {
 		c.note("", "a survey that nobody asked for is ignored")
 		return
 	}
-	maps.DeleteFunc(c.waiting, func(uid types.UID, _ bool) bool { return c.pods[uid] == nil }) // of pods that have left
+	maps.DeleteFunc(c.waiting, func(uid types.UID, _ string) bool { return c.pods[uid] == nil }) // of pods that have left
 	asked := s.asked
 	s.asked, s.done = time.Time{}, true
 	s.at = c.now.Add(c.cfg.RemovalWait)

@@ -95,3 +95,21 @@ func tell(effect core.Effect) string {
 	}
 	return fmt.Sprintf("%-60s why: %s", what, why)
 }
+
+// show prints a snapshot, its lists in order.
+func show(v core.View) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "framework %s connected=%t open=%t waiting=%d launching=%d offers=%d\n", v.FrameworkID, v.Connected, v.Open, v.Waiting, v.Launching, len(v.Offers))
+	for _, a := range v.Agents {
+		fmt.Fprintf(&b, "agent %s %s visible=%t gone=%t executor=%t offers=%d tasks=%d claims=%d %s\n", a.ID, a.Hostname, a.Visible, a.Gone, a.Executor, a.Offers, a.Tasks, a.Claims, a.Refused)
+	}
+	slices.SortFunc(v.Pods, func(x, y core.PodView) int { return strings.Compare(x.Pod.Name, y.Pod.Name) })
+	for _, p := range v.Pods {
+		fmt.Fprintf(&b, "pod %s %s %v why: %s\n", p.Pod.Name, p.Stage, p.Tasks, p.Why)
+	}
+	slices.SortFunc(v.Orphans, func(x, y core.TaskView) int { return strings.Compare(x.ID, y.ID) })
+	for _, task := range v.Orphans {
+		fmt.Fprintf(&b, "orphan %v\n", task)
+	}
+	return b.String()
+}

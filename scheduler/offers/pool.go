@@ -211,6 +211,34 @@ func (p *Pool) give(agentID string) []string {
 	return ids
 }
 
+// Held is one offer that is held.
+type Held struct {
+	ID, AgentID string
+	Amounts
+	Ports Ports
+	// Until is when it is declined if nothing uses it.
+	Until time.Time
+}
+
+// Offers are copies of all held offers, in no order.
+func (p *Pool) Offers() []Held {
+	all := make([]Held, 0, len(p.owner))
+	for id, a := range p.agents {
+		for _, h := range a.offers {
+			all = append(all, Held{ID: h.id, AgentID: id, Amounts: h.amounts, Ports: h.ports, Until: h.until})
+		}
+	}
+	return all
+}
+
+// ClaimsOn counts the pods that something is reserved for on an agent.
+func (p *Pool) ClaimsOn(agentID string) int {
+	if a := p.agents[agentID]; a != nil {
+		return len(a.claims)
+	}
+	return 0
+}
+
 // Holds returns the ids of the offers held of an agent, oldest first.
 func (p *Pool) Holds(agentID string) []string {
 	var ids []string

@@ -189,6 +189,15 @@ func (t *Table) Live(keep func(*Task) bool) []*Task {
 	return live
 }
 
+// EachLive calls f with each live task, in no order.
+func (t *Table) EachLive(f func(*Task)) {
+	for _, task := range t.byID {
+		if task.Live() {
+			f(task)
+		}
+	}
+}
+
 // Drop removes the record of an ended task whose pod is not known.
 func (t *Table) Drop(id string) {
 	task := t.byID[id]
