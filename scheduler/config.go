@@ -39,8 +39,12 @@ type Config struct {
 	ForgetFramework string
 	// LeaderElect lets several schedulers stand by for each other: one works, as long as it holds a Lease.
 	LeaderElect bool
-	// Hostname and WebUIURL are what Mesos' pages show and link to. Both may be empty.
+	// Hostname and WebUIURL are what Mesos' pages show and link to. Both may be empty: the link then leads to StatusAddress,
+	// unless that is on the loopback device.
 	Hostname, WebUIURL string
+	// StatusAddress is host:port where pages, health and metrics are served, to everybody and without authentication, or
+	// NoStatus.
+	StatusAddress string
 	// KeeperURI is where agents fetch mesopod-keeper: an absolute path on the agents, or an http(s) URL. Empty means the
 	// file mesopod-keeper in BundleDir.
 	KeeperURI string
@@ -66,6 +70,7 @@ func DefaultConfig() Config {
 		Role:              "*",
 		FrameworkName:     "mesopod",
 		User:              "root",
+		StatusAddress:     defaultStatusAddress,
 		FailoverTimeout:   7 * 24 * time.Hour,
 		BundleDir:         "/opt/mesopod",
 		ExecutorResources: messages.Resources{CPUs: 0.5, MemMB: 256},
@@ -95,6 +100,9 @@ func (c Config) Faults() (faults []settings.Fault) {
 	}
 	if c.User == "" {
 		fault("user", "it is empty: Mesos starts executors as some user")
+	}
+	if !validStatusAddress(c.StatusAddress) {
+		fault("statusAddress", "%q is neither host:port nor %s", c.StatusAddress, NoStatus)
 	}
 	if c.FailoverTimeout < time.Minute {
 		fault("failoverTimeout", "%s is under 1m: Mesos would kill all pods soon after the scheduler stops", c.FailoverTimeout)
@@ -171,7 +179,7 @@ func (c Config) mesos() mesosconn.Config {
 		Master: c.Master, SecretFile: c.SecretFile,
 		Framework: mesosconn.Framework{
 			User: c.User, Name: c.FrameworkName, Principal: c.Principal,
-			Hostname: c.Hostname, WebUIURL: c.WebUIURL, FailoverTimeout: c.FailoverTimeout,
+			Hostname: c.Hostname, WebUIURL: c.webUIURL(), FailoverTimeout: c.FailoverTimeout,
 		},
 	}
 }

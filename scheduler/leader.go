@@ -27,10 +27,12 @@ const LeaseName = "mesopod-scheduler"
 type election struct {
 	client                 kubernetes.Interface
 	duration, renew, retry time.Duration
+	// told is called with each leader's identity.
+	told func(leader string)
 }
 
-func newElection(client kubernetes.Interface) *election {
-	return &election{client: client, duration: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+func newElection(client kubernetes.Interface, told func(leader string)) *election {
+	return &election{client: client, told: told, duration: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
 }
 
 // lead waits for the lease, however long, and then runs work with a context that ends with ctx or with the lease. The lease
@@ -66,7 +68,10 @@ func (e *election) lead(ctx context.Context, work func(context.Context) error) e
 				ended <- nil
 			},
 			OnStoppedLeading: func() {},
-			OnNewLeader:      func(identity string) { glog.Infof("see leader identity=%s", identity) },
+			OnNewLeader: func(identity string) {
+				glog.Infof("see leader identity=%s", identity)
+				e.told(identity)
+			},
 		},
 	})
 	if err != nil {

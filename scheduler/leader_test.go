@@ -17,7 +17,7 @@ import (
 
 // quickly is an election for tests: what takes seconds elsewhere takes tenths of them.
 func quickly(client kubernetes.Interface) *election {
-	return &election{client: client, duration: time.Second, renew: 500 * time.Millisecond, retry: 50 * time.Millisecond}
+	return &election{client: client, told: func(string) {}, duration: time.Second, renew: 500 * time.Millisecond, retry: 50 * time.Millisecond}
 }
 
 // Of two schedulers one subscribes; when it stops the other goes on as the same framework.

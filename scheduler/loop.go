@@ -10,16 +10,6 @@ import (
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
-// recentSteps is how many steps are kept for people.
-const recentSteps = 256
-
-// Step is one step of the core, kept for pages and reports.
-type Step struct {
-	Time    time.Time
-	Event   core.Event
-	Effects []core.Effect
-}
-
 // loop owns the core: it takes events one by one and hands out the effects. No other goroutine touches the core.
 type loop struct {
 	core     *core.Core
@@ -33,14 +23,21 @@ type loop struct {
 
 	// Of the loop's goroutine alone.
 	stop                 error // set by core.Stop
-	recent               []Step
-	next                 int
+	tally                *tally
+	link                 link
 	idStored, podsSynced bool
+}
+
+// link is the connection to the Mesos master as the core was last told of it.
+type link struct {
+	since time.Time
+	// fault is why it is not there; nil while it is.
+	fault error
 }
 
 func newLoop(c *core.Core, dispatch func(core.Effect)) *loop {
 	return &loop{
-		core: c, dispatch: dispatch,
+		core: c, dispatch: dispatch, tally: newTally(),
 		inbox: make(chan core.Event, 256), asks: make(chan func()),
 		ended: make(chan struct{}), ready: make(chan struct{}),
 	}
@@ -100,9 +97,11 @@ func (l *loop) step(event core.Event) {
 	if glog.V(2) {
 		glog.Infof("step %s", describeEvent(event))
 	}
+	l.tally.event(now, event)
 	effects := l.core.Step(now, event)
-	l.keep(Step{Time: now, Event: event, Effects: effects})
+	metricStep.Observe(time.Since(now).Seconds())
 	for _, effect := range effects {
+		l.tally.effect(now, effect)
 		if glog.V(1) {
 			glog.Info(describeEffect(effect))
 		}
@@ -112,7 +111,18 @@ func (l *loop) step(event core.Event) {
 		}
 		l.dispatch(effect)
 	}
-	switch event.(type) {
+	l.note(now, event)
+}
+
+// note keeps what the core does not: since when the master is there or away, and whether all was ready once.
+func (l *loop) note(now time.Time, event core.Event) {
+	switch e := event.(type) {
+	case core.Subscribed:
+		l.link = link{since: now}
+		return
+	case core.Disconnected:
+		l.link = link{since: now, fault: e.Err}
+		return
 	case core.FrameworkIDStored:
 		l.idStored = true
 	case core.PodsSynced:
@@ -127,13 +137,4 @@ func (l *loop) step(event core.Event) {
 			close(l.ready)
 		}
 	}
-}
-
-func (l *loop) keep(s Step) {
-	if len(l.recent) < recentSteps {
-		l.recent = append(l.recent, s)
-		return
-	}
-	l.recent[l.next] = s
-	l.next = (l.next + 1) % recentSteps
 }

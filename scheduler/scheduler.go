@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/golang/glog"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/kube"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
+	"github.com/mesopod/mesopod/scheduler/web"
 )
 
 // Deps are what a scheduler may be given instead of making it itself.
@@ -29,6 +29,8 @@ type Deps struct {
 	Client kubernetes.Interface
 	// REST says how Client reaches the API server. It is asked for when executors are served, and needed with Client only.
 	REST *rest.Config
+	// Version of the program, for pages and metrics.
+	Version string
 }
 
 // Scheduler is the framework scheduler. See the package comment.
@@ -49,6 +51,7 @@ type Scheduler struct {
 	executors *gatekeeper
 	// archive is the bundle that is served, or nil.
 	archive  *served.Archive
+	status   *status
 	events   events.EventBroadcaster
 	recorder events.EventRecorder
 }
@@ -59,6 +62,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	version := deps.Version
 	if deps.Client == nil {
 		var err error
 		if deps, err = connect(cfg.Kubeconfig); err != nil {
@@ -70,9 +74,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{client: client, archive: archive, forget: cfg.ForgetFramework}
+	s := &Scheduler{client: client, archive: archive, forget: cfg.ForgetFramework, status: newStatus(cfg, version)}
 	if cfg.LeaderElect {
-		s.election = newElection(client)
+		s.election = newElection(client, func(leader string) { s.status.leader.Store(leader) })
 	}
 	cores := cfg.core(programs)
 	config, err := newDocument(cfg.Executors.ConfigFile, func(pods core.StaticPods) { s.loop.post(pods) })
@@ -147,13 +151,16 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.archive != nil {
 		defer s.archive.Close() // it was only read
 	}
+	defer s.serveStatus(ctx)()
 	if s.election != nil {
+		s.status.standing.Store(web.StandingBy)
 		return s.election.lead(ctx, s.work)
 	}
 	return s.work(ctx)
 }
 
 func (s *Scheduler) work(ctx context.Context) error {
+	s.status.standing.Store(web.Starting)
 	var frameworkID string
 	err := patiently(ctx, func(ctx context.Context) (err error) {
 		if err := checkServer(s.client); err != nil {
@@ -189,6 +196,7 @@ func (s *Scheduler) work(ctx context.Context) error {
 		return fmt.Errorf("record events: %w", err)
 	}
 	g.run("core loop", s.loop.run)
+	s.status.standing.Store(web.Working)
 	for i := range writers {
 		g.run(fmt.Sprintf("API writer %d", i), func(ctx context.Context) error { return s.writer.run(ctx, i) })
 	}
@@ -209,18 +217,6 @@ func (s *Scheduler) work(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// View is the core's state as it is now.
-func (s *Scheduler) View(ctx context.Context) (view core.View, err error) {
-	err = s.loop.ask(ctx, func() { view = s.loop.core.Snapshot() })
-	return view, err
-}
-
-// Recent returns the last steps of the core, the oldest first.
-func (s *Scheduler) Recent(ctx context.Context) (steps []Step, err error) {
-	err = s.loop.ask(ctx, func() { steps = slices.Concat(s.loop.recent[s.loop.next:], s.loop.recent[:s.loop.next]) })
-	return steps, err
 }
 
 // dispatch hands an effect to the part that carries it out. It runs in the loop and never blocks.

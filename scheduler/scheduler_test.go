@@ -30,7 +30,7 @@ import (
 
 func testConfig(master string) Config {
 	cfg := DefaultConfig()
-	cfg.Master = master
+	cfg.Master, cfg.StatusAddress = master, NoStatus
 	return cfg
 }
 
@@ -131,12 +131,8 @@ func TestOnePod(t *testing.T) {
 		t.Errorf("got ACKNOWLEDGE %v", ack)
 	}
 	view, err := s.View(t.Context())
-	if err != nil || len(view.Tasks) != 1 || view.FrameworkID != "F1" {
-		t.Errorf("got view %+v, %v, want one task of F1", view, err)
-	}
-	steps, err := s.Recent(t.Context())
-	if err != nil || len(steps) == 0 || steps[0].Event == nil {
-		t.Errorf("got %d recent steps, %v", len(steps), err)
+	if err != nil || view.Core == nil || view.Core.FrameworkID != "F1" || len(view.Core.Pods) != 1 || view.Master != m.URL {
+		t.Errorf("got view %+v, %v, want one pod of F1 at %s", view, err, m.URL)
 	}
 	if err := stop(); err != nil {
 		t.Errorf("stop: %v", err)

@@ -38,7 +38,7 @@ func runScheduler(cmd *cobra.Command, l *layers) error {
 	if err != nil {
 		return coded(err)
 	}
-	s, err := scheduler.New(cfg, scheduler.Deps{})
+	s, err := scheduler.New(cfg, scheduler.Deps{Version: cli.Version})
 	if err != nil {
 		return coded(fmt.Errorf("scheduler: %w", err))
 	}

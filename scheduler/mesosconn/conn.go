@@ -137,6 +137,14 @@ func (c *Conn) current() (sub *subscription, frameworkID string) {
 	return c.sub, c.frameworkID
 }
 
+// Master is the URL of the master that the framework is subscribed with; empty for none.
+func (c *Conn) Master() string {
+	if sub, _ := c.current(); sub != nil {
+		return sub.master.String()
+	}
+	return ""
+}
+
 func (c *Conn) set(sub *subscription) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -110,7 +110,7 @@ func (c *cluster) findMesos(ctx context.Context) error {
 	if !ok || !address.Unmap().Is4() {
 		return newFault(errdefs.ErrInvalid, "API server address %s: want an IPv4 address, see --address", c.api)
 	}
-	return checkPorts(map[string]int{"the API server": apiPort, "the scheduler": schedulerPort}, address.Unmap())
+	return checkPorts(map[string]int{"the API server": apiPort, "the scheduler": schedulerPort, "its page": statusPort}, address.Unmap())
 }
 
 // outsideAgents are the active agents of a master, with a range of the subnet for the pods of each.

@@ -63,7 +63,8 @@ const (
 // The fixed ports of a local cluster, all on the bridge address but the agents'.
 const (
 	apiPort       = 6443
-	schedulerPort = 9443 // for executors
+	schedulerPort = 9443  // for executors
+	statusPort    = 10246 // the scheduler's pages
 	masterPort    = 5050
 	agentPort     = 5051
 	kubeletPort   = 10250

@@ -137,7 +137,7 @@ func (c *cluster) begin() error {
 		return err
 	}
 	if !c.external() {
-		ports := map[string]int{"the API server": apiPort, "the scheduler": schedulerPort, "the Mesos master": masterPort}
+		ports := map[string]int{"the API server": apiPort, "the scheduler": schedulerPort, "its page": statusPort, "the Mesos master": masterPort}
 		if err := checkPorts(ports, c.addresses.bridge.Addr()); err != nil {
 			return err
 		}
@@ -281,6 +281,7 @@ func schedulerChild(l layout, kubeconfig, master string, api net.IP) child {
 		fmt.Sprintf("--executor-mem=%d", executorMemMB),
 		fmt.Sprintf("--executor-listen=%s:%d", api, schedulerPort),
 		"--executor-config=" + l.executorConfig(),
+		fmt.Sprintf("--status-address=%s:%d", api, statusPort),
 	}
 	for _, flag := range l.SchedulerFlags {
 		args = append(args, "--"+flag)
@@ -362,13 +363,14 @@ func (c *cluster) welcome() string {
   API server   %s
   kubeconfig   %s
   Mesos        http://%s
+  page         http://%s:%d
   logs         %s
 
   %s get nodes
   pods run on Mesos with spec.schedulerName: mesos
 
 Ctrl-C ends it and removes everything but the logs.`,
-		time.Since(c.tell.began).Seconds(), c.plane.Server(), c.layout.kubeconfig(), c.master.address, c.logs(), kubectl)
+		time.Since(c.tell.began).Seconds(), c.plane.Server(), c.layout.kubeconfig(), c.master.address, c.api, statusPort, c.logs(), kubectl)
 }
 
 // wipe removes the state of a cluster that has ended, but not its logs and sandboxes: they may be asked for.

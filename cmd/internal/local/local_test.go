@@ -226,7 +226,7 @@ func TestAgentEnvironment(t *testing.T) {
 	}
 	cfg.SchedulerFlags = []string{"executor-mem=300"}
 	scheduler := schedulerChild(layout{cfg}, "k", "m:5050", net.IP{10, 89, 0, 1})
-	if args := strings.Join(scheduler.args, " "); !strings.Contains(args, " --executor-listen=10.89.0.1:9443 --executor-config=/var/lib/mesopod/test/executor-config.yaml --executor-mem=300") {
+	if args := strings.Join(scheduler.args, " "); !strings.Contains(args, " --executor-listen=10.89.0.1:9443 --executor-config=/var/lib/mesopod/test/executor-config.yaml --status-address=10.89.0.1:10246 --executor-mem=300") {
 		t.Errorf("the scheduler is started as %s", args)
 	}
 	agent, err := agentChild(layout{cfg}, a, a.agents[1])

@@ -1,0 +1,68 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mesopod/mesopod/scheduler/core"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// get asks the handler of a scheduler that is v, or that does not answer.
+func get(t *testing.T, v View, err error, path string) (code int, body string) {
+	t.Helper()
+	handler := Handler(Deps{
+		View:    func(context.Context) (View, error) { return v, err },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("metrics")) }),
+	})
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// A scheduler that works is ready when Mesos, the API server and the comparison of both are; one that stands by is ready to take
+// over; one that waits for the API server lives, and is not ready.
+func TestHealth(t *testing.T) {
+	good := core.View{FrameworkID: "F1", Connected: true, IDStored: true, PodsListed: true, Reconciled: true, Open: true}
+	but := func(change func(*core.View)) View {
+		c := good
+		change(&c)
+		return View{Time: now, Standing: Working, Core: &c}
+	}
+	for _, c := range []struct {
+		name  string
+		view  View
+		err   error
+		live  int
+		ready int
+		says  string // part of what /readyz?verbose answers
+	}{
+		{"ready", View{Standing: Working, Master: "http://m1:5050", Core: &good}, nil, 200, 200, "[+]mesos ok: http://m1:5050"},
+		{"the master is away", View{Time: now, Standing: Working, Since: now.Add(-7 * time.Second), Fault: "EOF", Core: &core.View{}}, nil, 200, 503,
+			"[-]mesos failed: not subscribed with a Mesos master for 7s: EOF"},
+		{"no id", but(func(v *core.View) { v.IDStored = false }), nil, 200, 503, "[-]framework-id failed"},
+		{"no pods", but(func(v *core.View) { v.PodsListed = false }), nil, 200, 503, "[-]pods failed"},
+		{"not reconciled", but(func(v *core.View) { v.Reconciled = false }), nil, 200, 503, "[-]reconciliation failed"},
+		{"no API server", View{Standing: Starting}, nil, 200, 503, "[-]leader failed: waits for the API server"},
+		{"stands by", View{Standing: StandingBy, Elects: true, Leader: "h2_1"}, nil, 200, 200, "[+]leader ok: stands by for h2_1"},
+		{"stuck", View{}, errors.New("too late"), 503, 503, "[-]loop failed: the scheduler's loop does not answer: too late"},
+	} {
+		for path, want := range map[string]int{"/livez": c.live, "/healthz": c.live, "/readyz": c.ready, "/readyz?verbose": c.ready} {
+			if got, body := get(t, c.view, c.err, path); got != want || got == 200 && !strings.Contains(path, "?") && body != "ok" {
+				t.Errorf("%s: %s answers %d %q, want %d", c.name, path, got, body, want)
+			}
+		}
+		if _, body := get(t, c.view, c.err, "/readyz?verbose"); !strings.Contains(body, c.says) {
+			t.Errorf("%s: %q, want %q in it", c.name, body, c.says)
+		}
+	}
+	if _, body := get(t, View{}, nil, "/metrics"); body != "metrics" {
+		t.Errorf("metrics: %q", body)
+	}
+}
