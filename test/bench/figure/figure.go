@@ -29,6 +29,12 @@ func AtMost(name string, value float64, unit string, target, goal float64) bool 
 	return value <= target
 }
 
+// AtLeast is AtMost for what had better be large; it has no goal.
+func AtLeast(name string, value float64, unit string, target float64) bool {
+	fmt.Printf("figure %s %.3f %s target >= %g\n", name, value, unit, target)
+	return value >= target
+}
+
 // Quantile is the nearest-rank quantile of values; q is between 0 and 1.
 func Quantile(values []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
