@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/golang/glog"
@@ -43,6 +44,9 @@ func (e *Executor) podRange(ctx context.Context, node string, config Config) (st
 func (e *Executor) podNetwork(ctx context.Context, node, podCIDR string, config Config) (*network.Network, error) {
 	if config.CNIConfDir != "" {
 		glog.Infof("keep no ways to other pods reason=%q", "cniConfDir names a network of the operator's")
+		if err := network.RemoveLeftovers(ctx); err != nil {
+			glog.Warningf("leave ways of an executor before us err=%v", err)
+		}
 		return nil, nil
 	}
 	api, err := e.identity.first(ctx)
@@ -110,17 +114,22 @@ func (e *Executor) runProxy(ctx context.Context, node, podCIDR string, config Co
 	if err != nil {
 		return err
 	}
+	settings := proxy.Config{
+		Mode: mode, Node: node, NodeIP: config.NodeIP, PodCIDR: podCIDR, HealthPort: proxy.HealthPort,
+		Mark: filepath.Join(config.StateDir, "service-rules"),
+	}
 	if mode == proxy.ModeNone {
 		glog.Infof("start no service proxy reason=%q", "proxyMode is none")
+		if err := proxy.RemoveLeftovers(ctx, settings); err != nil {
+			glog.Warningf("leave service rules of an executor before us err=%v", err)
+		}
 		return nil
 	}
 	api, err := e.identity.first(ctx)
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	services, err := proxy.New(proxy.Config{
-		Mode: mode, Node: node, NodeIP: config.NodeIP, PodCIDR: podCIDR, HealthPort: proxy.HealthPort,
-	}, api)
+	services, err := proxy.New(settings, api)
 	if err != nil {
 		return err
 	}

@@ -21,14 +21,9 @@ func Lock(ctx context.Context, name string, waiting func()) (net.Listener, error
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
 	for told := false; ; {
-		lock, err := (&net.ListenConfig{}).Listen(ctx, "unix", "@"+name)
-		switch {
-		case err == nil:
-			return lock, nil
-		case ctx.Err() != nil:
-			return nil, nil
-		case !errors.Is(err, syscall.EADDRINUSE):
-			return nil, fmt.Errorf("take %s of this network namespace: %w", name, err)
+		lock, err := TryLock(ctx, name)
+		if lock != nil || err != nil || ctx.Err() != nil {
+			return lock, err
 		}
 		if !told {
 			told = true
@@ -41,4 +36,16 @@ func Lock(ctx context.Context, name string, waiting func()) (net.Listener, error
 		case <-ticker.C:
 		}
 	}
+}
+
+// TryLock is Lock for who does not wait: nil when another process keeps it.
+func TryLock(ctx context.Context, name string) (net.Listener, error) {
+	lock, err := (&net.ListenConfig{}).Listen(ctx, "unix", "@"+name)
+	switch {
+	case err == nil:
+		return lock, nil
+	case ctx.Err() != nil || errors.Is(err, syscall.EADDRINUSE):
+		return nil, nil
+	}
+	return nil, fmt.Errorf("take %s of this network namespace: %w", name, err)
 }

@@ -82,9 +82,10 @@ table %[1]s %[2]s {
 `, f, natTable, strings.Join(slices.Compact(keep), ", "), n.own, multicast, map[string]string{"ip": "ipv4", "ip6": "ipv6"}[f])
 }
 
-func (n *nat) remove(ctx context.Context) error {
-	f := family(n.own)
-	return nft(ctx, fmt.Sprintf("add table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", f, natTable))
+func (n *nat) remove(ctx context.Context) error { return removeNAT(ctx, family(n.own)) }
+
+func removeNAT(ctx context.Context, family string) error {
+	return nft(ctx, fmt.Sprintf("add table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, natTable))
 }
 
 func family(p netip.Prefix) string {

@@ -231,3 +231,20 @@ func (n *Network) remove(ctx context.Context) {
 	}
 	glog.Infof("removed pod network mode=%s", n.config.Mode)
 }
+
+// RemoveLeftovers removes what an executor with another configuration has left in this network namespace, unless an
+// executor keeps it: routes, tunnel, masquerading. Pods that still use it lose their way.
+func RemoveLeftovers(ctx context.Context) error {
+	lock, err := TryLock(ctx, lockName)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // it goes with the process at the latest
+	err = (&device{}).remove()
+	if CanMasquerade() {
+		for _, family := range []string{"ip", "ip6"} {
+			err = errors.Join(err, removeNAT(ctx, family))
+		}
+	}
+	return err
+}

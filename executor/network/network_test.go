@@ -204,3 +204,27 @@ func TestReadyBesideAnother(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What an executor before us has left goes when a network of the operator's takes over, unless another executor keeps it.
+func TestRemoveLeftovers(t *testing.T) {
+	if !ownNamespace(t) {
+		return
+	}
+	shell(t, "ip link add mpodvx0 type vxlan id 89 dev eth0 dstport 4789 && ip link set mpodvx0 up && nft add table ip mesopod_pods"+
+		" && ip route add 10.244.9.0/24 via 10.0.0.19 proto 89 && ip route add 10.9.0.0/16 via 10.0.0.19")
+	other, err := Lock(t.Context(), lockName, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := showRoutes + "; " + showRules + "; ip link show type vxlan"
+	if err := RemoveLeftovers(t.Context()); err != nil || !strings.Contains(shell(t, all), "mpodvx0") {
+		t.Errorf("another keeps them: %v: %s", err, shell(t, all))
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveLeftovers(t.Context()); err != nil || shell(t, all) != "" {
+		t.Errorf("left behind: %v: %s", err, shell(t, all))
+	}
+	until(t, "ip route", "10.9.0.0/16 via 10.0.0.19")
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,8 @@ type Config struct {
 	PodCIDR string
 	// HealthPort is the port of /healthz on NodeIP, most often HealthPort.
 	HealthPort int
+	// Mark is a file that is there while rules of ours may be, for an executor after us that is to keep none.
+	Mark string
 }
 
 // lookPath finds a program; tests replace it.
@@ -102,6 +105,9 @@ func (c Config) validate() error {
 	}
 	if _, err := netip.ParsePrefix(c.PodCIDR); c.PodCIDR != "" && err != nil {
 		faults = append(faults, fmt.Errorf("pod range: %w", err))
+	}
+	if !filepath.IsAbs(c.Mark) {
+		faults = append(faults, fmt.Errorf("mark %q is no absolute path", c.Mark))
 	}
 	if c.HealthPort < 1 || c.HealthPort > 65535 {
 		faults = append(faults, fmt.Errorf("health port %d is out of range", c.HealthPort))

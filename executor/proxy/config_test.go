@@ -45,7 +45,7 @@ func TestNewTellsAllFaults(t *testing.T) {
 	if !errors.Is(err, errdefs.ErrInvalid) {
 		t.Fatalf("%v is not ErrInvalid", err)
 	}
-	for _, part := range []string{`mode "none"`, "name of the node", "node address", "pod range", "health port 0"} {
+	for _, part := range []string{`mode "none"`, "name of the node", "node address", "pod range", "health port 0", "mark"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error lacks %q: %v", part, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -89,6 +90,9 @@ func (p *Proxy) live(ctx context.Context) error {
 	if err := p.checkPort(); err != nil {
 		return err
 	}
+	if err := os.WriteFile(p.config.Mark, nil, 0o600); err != nil {
+		return fmt.Errorf("service proxy: %w", err)
+	}
 	health := healthcheck.NewProxyHealthServer(p.healthAddress(), lateSync, &p.node)
 	recording := events.NewBroadcaster(&events.EventSinkImpl{Interface: p.client.EventsV1()})
 	defer recording.Shutdown()
@@ -135,11 +139,12 @@ func (p *Proxy) provider(ctx context.Context, recorder events.EventRecorder, hea
 	if p.config.PodCIDR != "" {
 		local = proxyutil.NewDetectLocalByCIDR(p.config.PodCIDR)
 	}
+	// Rules of an executor that had another mode would hide ours.
 	if p.config.Mode == ModeIPTables {
+		nftables.CleanupLeftovers(ctx)
 		return iptables.NewProxier(ctx, p.config.upstream(), family, utiliptables.NewBestEffort()[family], utilsysctl.New(), local,
 			p.config.Node, net.IP(address.AsSlice()), recorder, health, false)
 	}
-	// Rules of an executor that had only iptables would hide ours.
 	iptables.CleanupLeftovers(ctx)
 	return nftables.NewProxier(ctx, p.config.upstream(), family, local, p.config.Node, net.IP(address.AsSlice()), recorder, health, false)
 }
@@ -156,5 +161,37 @@ func (p *Proxy) clean(ctx context.Context) {
 		glog.Warningf("leave service rules reason=%q", "they could not all be removed, see above")
 		return
 	}
+	if err := os.Remove(p.config.Mark); err != nil && !errors.Is(err, os.ErrNotExist) {
+		glog.Warningf("leave mark of service rules err=%v", err)
+	}
 	glog.Infof("removed service rules mode=%s", p.config.Mode)
+}
+
+// RemoveLeftovers removes the rules that an executor before us has left, as Config.Mark tells, where nobody keeps them now:
+// neither another executor nor a kube-proxy of the operator's, whose rules have the same names. It is for mode none; other modes
+// take them over.
+func RemoveLeftovers(ctx context.Context, config Config) error {
+	if _, err := os.Stat(config.Mark); err != nil {
+		return nil // nothing of ours
+	}
+	lock, err := network.TryLock(ctx, lockName)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // it goes with the process at the latest
+	p := &Proxy{config: config}
+	if err := p.checkPort(); err != nil {
+		if errors.Is(err, errdefs.ErrConflict) {
+			return os.Remove(config.Mark)
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanLimit)
+	defer cancel()
+	failedNFT, failedIPTables := nftables.CleanupLeftovers(ctx), iptables.CleanupLeftovers(ctx)
+	if failedNFT || failedIPTables {
+		return errors.New("rules for Services could not all be removed, see above")
+	}
+	glog.Infof("removed service rules reason=%q", "proxyMode is none")
+	return os.Remove(config.Mark)
 }

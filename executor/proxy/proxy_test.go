@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,6 +67,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
+func mark(t *testing.T) string { return filepath.Join(t.TempDir(), "service-rules") }
+
 // cluster has one Service with one endpoint.
 func cluster() *fake.Clientset {
 	return fake.NewClientset(
@@ -93,7 +96,7 @@ func TestRulesComeAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(Config{Mode: ModeNFTables, Node: "n1", NodeIP: "127.0.0.1", PodCIDR: "10.244.1.0/24", HealthPort: HealthPort}, cluster())
+	p, err := New(Config{Mode: ModeNFTables, Node: "n1", NodeIP: "127.0.0.1", PodCIDR: "10.244.1.0/24", HealthPort: HealthPort, Mark: mark(t)}, cluster())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +132,7 @@ func TestPortTaken(t *testing.T) {
 	if !ownNamespace(t) {
 		return
 	}
-	p, err := New(Config{Mode: ModeNFTables, Node: "n1", NodeIP: "127.0.0.1", PodCIDR: "10.244.1.0/24", HealthPort: HealthPort}, cluster())
+	p, err := New(Config{Mode: ModeNFTables, Node: "n1", NodeIP: "127.0.0.1", PodCIDR: "10.244.1.0/24", HealthPort: HealthPort, Mark: mark(t)}, cluster())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,5 +146,76 @@ func TestPortTaken(t *testing.T) {
 	}
 	if text := rules(t); text != "" {
 		t.Errorf("rules beside another kube-proxy:\n%s", text)
+	}
+}
+
+// keeper marks the process that keeps rules until it is killed; its value is the mark's path.
+const keeper = "PROXY_TEST_KEEPER"
+
+// An executor with iptables replaces the rules of one with nft. What it leaves when it is killed, an executor with mode none
+// removes, unless another keeps it, or a kube-proxy of somebody else is there by now.
+func TestIPTablesAndNone(t *testing.T) {
+	config := Config{Mode: ModeIPTables, Node: "n1", NodeIP: "127.0.0.1", PodCIDR: "10.244.1.0/24", HealthPort: HealthPort}
+	if config.Mark = os.Getenv(keeper); config.Mark != "" {
+		p, err := New(config, cluster())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Fatal(p.Run(t.Context()))
+	}
+	if !ownNamespace(t) {
+		return
+	}
+	config.Mark = mark(t)
+	nft := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "nft", args...).CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v: %s", err, out)
+		}
+	}
+	nft("add", "table", "ip", "kube-proxy")
+	killed := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	killed.Env = append(os.Environ(), keeper+"="+config.Mark)
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() bool { return strings.Contains(rules(t), "10.96.7.7") }
+	until(t, "iptables' rules name the Service, and nft's are gone", func() bool {
+		return kept() && !strings.Contains(rules(t), "table ip kube-proxy")
+	})
+	remove := func() {
+		t.Helper()
+		if err := RemoveLeftovers(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if remove(); !kept() {
+		t.Error("rules that another executor keeps were removed")
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait() // it was killed
+	if remove(); kept() {
+		t.Errorf("rules of a dead executor:\n%s", rules(t))
+	}
+	if _, err := os.Stat(config.Mark); !os.IsNotExist(err) {
+		t.Errorf("the mark is there: %v", err)
+	}
+	// Without the mark they are not ours.
+	nft("add", "table", "ip", "kube-proxy")
+	if remove(); !strings.Contains(rules(t), "table ip kube-proxy") {
+		t.Error("the rules of somebody else were removed")
+	}
+	if err := os.WriteFile(config.Mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := net.Listen("tcp", (&Proxy{config: config}).healthAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if remove(); !strings.Contains(rules(t), "table ip kube-proxy") {
+		t.Error("the rules of a kube-proxy that runs were removed")
 	}
 }
