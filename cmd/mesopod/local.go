@@ -46,6 +46,7 @@ changed sysctls. A second Ctrl-C does not wait for the pods. Each start is a new
 	set.StringArrayVar(&cfg.AgentFlags, "agent-flag", nil, "a further flag of the agents as NAME=VALUE, such as cgroups_enable_cfs=true; may be given several times")
 	set.StringArrayVar(&cfg.SchedulerFlags, "scheduler-flag", nil, "a further flag of the scheduler as NAME=VALUE, such as preemption=true; may be given several times")
 	set.StringVar(&cfg.PodNetwork, "pod-network", "routes", "how pods reach those of other agents: routes or vxlan")
+	set.BoolVar(&cfg.AllocateNodeCIDRs, "allocate-node-cidrs", false, "have the controller manager give each node its range of pods, from the upper half of --subnet; this machine has no way to such pods but Services")
 	set.BoolVar(&cfg.DNS, "dns", true, "run the cluster's DNS server, as a pod, and have pods use it")
 	set.IPVar(&cfg.Address, "address", net.IP(nil), "address of the API server with a Mesos that runs elsewhere (default the one that leads to its master)")
 	c.AddCommand(newLocalResetCommand(&cfg))

@@ -59,12 +59,15 @@ func agentFlag(text string) (string, error) {
 // executorVariables are what the agent's executor is told by its environment. There is no secret in it: its certificates
 // and the rest of its configuration the executor has from the scheduler.
 func (l layout) executorVariables(a agent) map[string]string {
-	return map[string]string{
+	variables := map[string]string{
 		"MESOPOD_STATE_DIR": l.executor(a),
-		"MESOPOD_POD_CIDR":  a.pods.String(),
 		"MESOPOD_BRIDGE":    podBridge,
 		"MESOPOD_NODE_IP":   a.endpoint.Addr().String(),
 	}
+	if !l.AllocateNodeCIDRs {
+		variables["MESOPOD_POD_CIDR"] = a.pods.String()
+	}
+	return variables
 }
 
 // writeExecutorConfig writes the configuration of all executors, for the scheduler to serve.

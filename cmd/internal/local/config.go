@@ -42,6 +42,8 @@ type Config struct {
 	SchedulerFlags []string
 	// PodNetwork is how pods reach those of other agents, routes or vxlan; empty means routes.
 	PodNetwork string
+	// AllocateNodeCIDRs has the controller manager give each node the range of its pods. Else each agent says its own.
+	AllocateNodeCIDRs bool
 	// DNS runs the cluster's DNS server, and has pods use it.
 	DNS bool
 	// Address is where the API server listens when Mesos runs elsewhere; nil takes the one that leads to the master.
@@ -184,6 +186,9 @@ func (c Config) complete() (Config, error) {
 	if c.Address != nil && !c.external() {
 		fault("--address=%s goes with a Mesos that runs elsewhere only: else the API server has the bridge's address", c.Address)
 	}
+	if c.AllocateNodeCIDRs && c.external() {
+		fault("--allocate-node-cidrs goes with a Mesos that is started here only: agents that run elsewhere are told their ranges")
+	}
 	switch c.PodNetwork {
 	case "":
 		c.PodNetwork = "routes"
@@ -270,6 +275,9 @@ func (a addresses) at(third, fourth byte) netip.Addr {
 	b := a.subnet.Addr().As4()
 	return netip.AddrFrom4([4]byte{b[0], b[1], third, fourth})
 }
+
+// allocated is what the controller manager gives ranges from, where it does: the upper half of the subnet.
+func (a addresses) allocated() netip.Prefix { return netip.PrefixFrom(a.at(128, 0), 17) }
 
 // podRange is the range of the pods of agent n, 1 to 255.
 func (a addresses) podRange(n int) netip.Prefix { return netip.PrefixFrom(a.at(byte(n), 0), 24) }

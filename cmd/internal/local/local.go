@@ -173,6 +173,9 @@ func (c *cluster) start(ctx context.Context) error {
 		return err
 	}
 	plane := controlplane.Config{Dir: c.control(), Address: c.api, Port: apiPort, Phase: c.tell.phase}
+	if c.AllocateNodeCIDRs {
+		plane.PodCIDR = c.addresses.allocated().String()
+	}
 	if c.DNS {
 		plane.Manifests = append(plane.Manifests, dnsManifest())
 	}

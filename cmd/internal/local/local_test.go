@@ -95,6 +95,7 @@ func TestConfigOneFault(t *testing.T) {
 			c.Mesos, c.AgentResources, c.AgentFlags = "10.0.0.1:5050", "", []string{"gc_delay=1mins"}
 		},
 		"their resources": func(c *Config) { c.Mesos = "10.0.0.1:5050" },
+		"ranges outside":  func(c *Config) { c.Mesos, c.AgentResources, c.AllocateNodeCIDRs = "10.0.0.1:5050", "", true },
 		"agents outside":  func(c *Config) { c.Agents, c.Mesos, c.AgentResources = 2, "10.0.0.1:5050", "" },
 	} {
 		t.Run(name, func(t *testing.T) {
