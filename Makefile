@@ -120,9 +120,13 @@ fuzz: ## run each fuzz target for 30 s (FUZZTIME=30s)
 test-resources: ## what pods may use, at length: 100 pods that end, with and without CPU quotas of Mesos (root; after build)
 	@$(STEP) test-resources env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 20m ./test/resources
 
+.PHONY: test-leases
+test-leases: ## a thousand pods that end, fail or are deleted leave no address, link or rule (root; after build; half an hour)
+	@$(STEP) test-leases env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 90m -run '^TestLeasesEnd$$' ./test/network
+
 .PHONY: test-long
 test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times over, benches (root; after build)
-	@contrib/test.sh fuzz test-resources test-e2e test-e2e test-e2e test-kills bench-start
+	@contrib/test.sh fuzz test-resources test-leases test-e2e test-e2e test-e2e test-kills bench-start
 
 .PHONY: generate
 generate: ## write docs/deps, docs/scheduler-config.yaml and THIRD_PARTY.md anew

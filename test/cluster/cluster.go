@@ -206,13 +206,22 @@ func (c *Cluster) Reset() error {
 // Kubectl runs the kubectl that is in mesopod, and returns its standard output.
 func (c *Cluster) Kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), Mesopod(), append([]string{"kubectl", "--kubeconfig", c.Kubeconfig()}, args...)...)
+	out, err := c.TryKubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TryKubectl is Kubectl for what may fail; the error has its standard error.
+func (c *Cluster) TryKubectl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, Mesopod(), append([]string{"kubectl", "--kubeconfig", c.Kubeconfig()}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, errs.String())
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, errs.String())
 	}
-	return out.String()
+	return out.String(), nil
 }
 
 func newClient(path string) (kubernetes.Interface, error) {

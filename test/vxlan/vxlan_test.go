@@ -14,21 +14,21 @@ import (
 	"github.com/mesopod/mesopod/test/cluster"
 )
 
-var suite = cluster.New(cluster.Options{Name: "vxlan", Agents: 2, Flags: []string{"--pod-network=vxlan"}})
+var suite = cluster.New(cluster.Options{Name: "vxlan", Agents: 2, Flags: []string{"--pod-network=vxlan", "--allocate-node-cidrs"}})
 
 // block drops what has a pod's address between the agents, on the bridge and by way of this machine.
 const block = `
 table bridge vxlan_test {
 	chain forward {
 		type filter hook forward priority 0;
-		ip saddr 10.89.1.0-10.89.20.255 drop
-		ip daddr 10.89.1.0-10.89.20.255 drop
+		ip saddr 10.89.128.0/17 drop
+		ip daddr 10.89.128.0/17 drop
 	}
 }
 table ip vxlan_test {
 	chain forward {
 		type filter hook forward priority 0;
-		ip saddr 10.89.1.0-10.89.20.255 ip daddr 10.89.1.0-10.89.20.255 drop
+		ip saddr 10.89.128.0/17 ip daddr 10.89.128.0/17 drop
 	}
 }
 `
