@@ -28,6 +28,8 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("acknowledge update task=%s agent=%s why=%q", e.TaskID, e.AgentID, e.Why)
 	case core.Kill:
 		return fmt.Sprintf("kill task=%s agent=%s grace=%s why=%q", e.TaskID, e.AgentID, e.Grace, e.Why)
+	case core.Message:
+		return fmt.Sprintf("send message agent=%s executor=%s data=%s why=%q", e.AgentID, e.ExecutorID, e.Data, e.Why)
 	case core.Reconcile:
 		return fmt.Sprintf("reconcile tasks=%d why=%q", len(e.Tasks), e.Why)
 	case core.LookUpAgent:

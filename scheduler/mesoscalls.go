@@ -30,6 +30,8 @@ func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
 		return conn.Acknowledge(ctx, e)
 	case core.Kill:
 		return conn.Kill(ctx, e)
+	case core.Message:
+		return conn.Message(ctx, e)
 	case core.Reconcile:
 		return conn.Reconcile(ctx, e)
 	}

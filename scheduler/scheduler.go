@@ -222,7 +222,7 @@ func (s *Scheduler) work(ctx context.Context) error {
 // dispatch hands an effect to the part that carries it out. It runs in the loop and never blocks.
 func (s *Scheduler) dispatch(effect core.Effect) {
 	switch e := effect.(type) {
-	case core.Accept, core.Decline, core.AcceptInverse, core.Revive, core.Acknowledge, core.Kill, core.Reconcile:
+	case core.Accept, core.Decline, core.AcceptInverse, core.Revive, core.Acknowledge, core.Kill, core.Message, core.Reconcile:
 		s.caller.calls.push(effect)
 	case core.LookUpAgent:
 		s.caller.lookUps.push(e)

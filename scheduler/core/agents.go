@@ -65,6 +65,7 @@ func (c *Core) onOffer(offer *mesos.Offer) {
 		return
 	}
 	a.gone = false
+	c.reactivated(id)
 	if c.tasks.LiveOn(id) == 0 || !a.executor {
 		a.executor = slices.ContainsFunc(offer.ExecutorIDs, func(e mesos.ExecutorID) bool { return e.Value == messages.ExecutorID })
 		a.ended = a.ended && !a.executor
@@ -238,6 +239,7 @@ func (c *Core) removeAgent(agentID, why string) {
 	delete(c.agents, agentID)
 	delete(c.executors, agentID)
 	c.dropPlaceholders(agentID)
+	c.reactivated(agentID)
 	if a.node == "" {
 		return
 	}
@@ -257,6 +259,7 @@ func (c *Core) reconsider(node string) {
 	for _, id := range sorted(c.agents) {
 		if a := c.agents[id]; a.refused != "" && a.info.Hostname == node {
 			delete(c.agents, id)
+			c.reactivated(id)
 			c.revive.long = true
 		}
 	}

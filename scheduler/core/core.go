@@ -38,8 +38,10 @@ type Core struct {
 	placeholders      map[string][]*placeholder // by agent id
 	placeholderNumber int64
 	placeholderKills  map[string]*placeholder // by task id
-	short             map[string]bool         // agents whose executor runs without the static pods that it should
-	pods              map[types.UID]*corev1.Pod
+	// draining are agents that an operator drains, and when their executors are asked to end; zero while they have tasks.
+	draining map[string]time.Time
+	short    map[string]bool // agents whose executor runs without the static pods that it should
+	pods     map[types.UID]*corev1.Pod
 
 	// What is under way.
 	launches map[types.UID]*launch
@@ -68,7 +70,7 @@ func New(cfg Config) *Core {
 	return &Core{
 		cfg: cfg, procure: procurement,
 		static: procure.StaticOf(cfg.StaticPods, procurement), placeholders: map[string][]*placeholder{},
-		placeholderKills: map[string]*placeholder{}, short: map[string]bool{},
+		placeholderKills: map[string]*placeholder{}, short: map[string]bool{}, draining: map[string]time.Time{},
 		reconciliation: reconciliation{awaiting: map[string]bool{}},
 		agents:         map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{},
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
@@ -160,6 +162,7 @@ func (c *Core) passTime() {
 	c.dueLaunches()
 	c.dueKills()
 	c.duePlaceholders()
+	c.dismiss()
 	c.dueVerdicts()
 	c.placeAssigned() // before the offers that it may use expire
 	c.dueOffers()
@@ -192,6 +195,9 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 		}
 		for id := range c.short {
 			at(c.accountAt(id))
+		}
+		for _, when := range c.draining {
+			at(when)
 		}
 		at(c.revive.at)
 		at(c.survey.at)

@@ -53,6 +53,12 @@ type (
 		Grace           time.Duration
 		Why             string
 	}
+	// Message is a framework message (messages.FrameworkMessage). It may be lost.
+	Message struct {
+		AgentID, ExecutorID string
+		Data                []byte
+		Why                 string
+	}
 	// Reconcile asks Mesos for the state of tasks: task id to agent id.
 	Reconcile struct {
 		Tasks map[string]string
@@ -164,6 +170,7 @@ func (AcceptInverse) effect()    {}
 func (Revive) effect()           {}
 func (Acknowledge) effect()      {}
 func (Kill) effect()             {}
+func (Message) effect()          {}
 func (Reconcile) effect()        {}
 func (LookUpAgent) effect()      {}
 func (StoreFrameworkID) effect() {}

@@ -36,6 +36,7 @@ func (c *Core) onStatus(ev StatusUpdate) {
 		return
 	}
 	c.apply(status)
+	c.observeDraining(status)
 	if len(status.UUID) > 0 {
 		c.do(Acknowledge{AgentID: status.GetAgentID().GetValue(), TaskID: id, UUID: status.UUID, Why: tasks.Name(status.GetState()) + " is applied"})
 	}

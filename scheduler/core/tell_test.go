@@ -34,6 +34,8 @@ func tell(effect core.Effect) string {
 		if e.Grace >= 0 {
 			what += " grace=" + e.Grace.String()
 		}
+	case core.Message:
+		what, why = fmt.Sprintf("message %s %s", e.AgentID, e.Data), e.Why
 	case core.Reconcile:
 		what, why = fmt.Sprintf("reconcile %v", e.Tasks), e.Why
 	case core.Survey:

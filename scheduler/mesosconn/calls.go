@@ -74,6 +74,13 @@ func (c *Conn) Kill(ctx context.Context, k core.Kill) error {
 	return c.send(ctx, &scheduler.Call{Type: scheduler.Call_KILL, Kill: kill})
 }
 
+// Message sends a framework message to an executor.
+func (c *Conn) Message(ctx context.Context, m core.Message) error {
+	return c.send(ctx, &scheduler.Call{Type: scheduler.Call_MESSAGE, Message: &scheduler.Call_Message{
+		AgentID: mesos.AgentID{Value: m.AgentID}, ExecutorID: mesos.ExecutorID{Value: m.ExecutorID}, Data: m.Data,
+	}})
+}
+
 // Reconcile asks for the state of tasks; none asks for all that the master knows.
 func (c *Conn) Reconcile(ctx context.Context, r core.Reconcile) error {
 	reconcile := &scheduler.Call_Reconcile{}

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,4 +94,16 @@ func TestDrainAgent(t *testing.T) {
 	// What comes before the agent has noticed the executor's end is dropped and launched anew.
 	create(t, onNode(newPod("after-drain", steady), nodeName))
 	waitPhase(t, "after-drain", corev1.PodRunning)
+
+	// Without a grace the executor hears of no drain. The scheduler does, and asks it to end when it has no task left.
+	stderr := filepath.Join(suite.Sandbox(t, nodeName), "stderr")
+	operator(t.Context(), t, "DRAIN_AGENT", "drain_agent", agentID, nil)
+	eventually(t, "the executor to end as the scheduler asks", func(context.Context) error {
+		log, err := os.ReadFile(stderr)
+		if err == nil && !strings.Contains(string(log), `end executor code=0 reason="the scheduler asked an idle executor to end"`) {
+			err = errors.New("it does not say so")
+		}
+		return err
+	})
+	reactivate()
 }
