@@ -97,8 +97,14 @@ func labelsOf(agent Agent, cfg Config) (labels map[string]string, notes []string
 			add(what, messages.LabelAttributePrefix+attribute.Name, attribute.GetText().GetValue())
 		case mesos.SCALAR:
 			add(what, messages.LabelAttributePrefix+attribute.Name, strconv.FormatFloat(attribute.GetScalar().GetValue(), 'f', -1, 64))
+		case mesos.RANGES:
+			add(what, messages.LabelAttributePrefix+attribute.Name, rangesOf(attribute.GetRanges().GetRange()))
+		case mesos.SET: // a label each, so that a selector can ask for one of them
+			for _, item := range attribute.GetSet().GetItem() {
+				add(what, messages.LabelAttributePrefix+attribute.Name+"."+item, "true")
+			}
 		default:
-			notes = append(notes, fmt.Sprintf("%s of agent %s is left out of the node's labels: only text and scalar attributes become labels", what, agent.ID))
+			notes = append(notes, fmt.Sprintf("%s of agent %s is left out of the node's labels: its type %s is not known", what, agent.ID, attribute.Type))
 		}
 	}
 	if domain := agent.Domain.GetFaultDomain(); domain != nil {
@@ -106,6 +112,15 @@ func labelsOf(agent Agent, cfg Config) (labels map[string]string, notes []string
 		add("zone", corev1.LabelTopologyZone, domain.Zone.Name)
 	}
 	return labels, notes
+}
+
+// rangesOf writes ranges as a label's value can: "1000-1500_2000-2010".
+func rangesOf(ranges []mesos.Value_Range) string {
+	words := make([]string, len(ranges))
+	for i, r := range ranges {
+		words[i] = fmt.Sprintf("%d-%d", r.Begin, r.End)
+	}
+	return strings.Join(words, "_")
 }
 
 // Keeper says who keeps a node alive: the zero value is nobody, yet.

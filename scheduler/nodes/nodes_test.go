@@ -27,7 +27,9 @@ func TestDesired(t *testing.T) {
 			{Name: "weight", Type: mesos.SCALAR, Scalar: &mesos.Value_Scalar{Value: 2.5}},
 			{Name: "bad value", Type: mesos.TEXT, Text: &mesos.Value_Text{Value: "x"}},
 			{Name: "os", Type: mesos.TEXT, Text: &mesos.Value_Text{Value: "a b"}},
-			{Name: "ports", Type: mesos.RANGES},
+			{Name: "keys", Type: mesos.RANGES, Ranges: &mesos.Value_Ranges{Range: []mesos.Value_Range{{Begin: 1000, End: 1500}, {Begin: 7, End: 7}}}},
+			{Name: "disks", Type: mesos.SET, Set: &mesos.Value_Set{Item: []string{"ssd", "nvme", "a b"}}},
+			{Name: "later", Type: 99},
 		},
 		Domain: &mesos.DomainInfo{FaultDomain: &mesos.DomainInfo_FaultDomain{
 			Region: mesos.DomainInfo_FaultDomain_RegionInfo{Name: "eu"}, Zone: mesos.DomainInfo_FaultDomain_ZoneInfo{Name: "eu-1"}}},
@@ -38,6 +40,7 @@ func TestDesired(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{
 		"kubernetes.io/hostname": "a1.example", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
 		"k8s.mesosphere.io/attribute-rack": "r1", "k8s.mesosphere.io/attribute-weight": "2.5",
+		"k8s.mesosphere.io/attribute-keys": "1000-1500_7-7", "k8s.mesosphere.io/attribute-disks.ssd": "true", "k8s.mesosphere.io/attribute-disks.nvme": "true",
 		"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "eu-1",
 	}, node.Labels); diff != "" {
 		t.Error(diff)
@@ -48,8 +51,8 @@ func TestDesired(t *testing.T) {
 	}, node.Annotations); diff != "" {
 		t.Error(diff)
 	}
-	if len(notes) != 3 {
-		t.Errorf("%d notes, want one for each of 3 attributes: %q", len(notes), notes)
+	if len(notes) != 4 {
+		t.Errorf("%d notes, want one for each of 4 attributes: %q", len(notes), notes)
 	}
 	size := map[corev1.ResourceName]string{}
 	for name, amount := range node.Status.Allocatable {

@@ -13,8 +13,8 @@ import (
 	"github.com/mesopod/mesopod/test/cluster"
 )
 
-// suite is the cluster of all tests here: two agents, everything else as by default.
-var suite = cluster.New(cluster.Options{Name: "e2e", Agents: 2})
+// suite is the cluster of all tests here: two agents with attributes of each type, everything else as by default.
+var suite = cluster.New(cluster.Options{Name: "e2e", Agents: 2, AgentFlags: []string{"attributes=keys:[1000-1500,2000-2010];weight:2.5"}})
 
 func TestMain(m *testing.M) {
 	os.Exit(cluster.Suite{

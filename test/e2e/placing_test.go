@@ -193,7 +193,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// Each agent is a node like any other: its attributes are labels, its size is what Mesos says, less the executor.
+// Each agent is a node like any other (EX-105, EX-107): its attributes are labels, its size is what Mesos says, less the executor.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	var state struct {
@@ -217,7 +217,7 @@ func TestNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		number := strings.TrimPrefix(agent.Hostname, "mesopod-agent")
-		for key, want := range map[string]string{"rack": "r" + number, "zone": "z" + number} {
+		for key, want := range map[string]string{"rack": "r" + number, "zone": "z" + number, "keys": "1000-1500_2000-2010", "weight": "2.5"} {
 			if got := node.Labels["k8s.mesosphere.io/attribute-"+key]; got != want {
 				t.Errorf("node %s has label of attribute %s = %q, want %q", agent.Hostname, key, got, want)
 			}

@@ -36,7 +36,8 @@ type Config struct {
 	// AgentResources are what each agent offers, in Mesos' notation; empty divides the machine between them.
 	AgentResources string
 	// AgentFlags are further flags of the agents, each NAME=VALUE as Mesos documents it without the dashes; they win over
-	// ours, but those that say where an agent is and what it has are not to be taken: see ownAgentFlags.
+	// ours, but those that say where an agent is and what it has are not to be taken: see ownAgentFlags. Attributes come after
+	// ours.
 	AgentFlags []string
 	// SchedulerFlags are further flags of the scheduler, each NAME=VALUE without the dashes; they win over ours.
 	SchedulerFlags []string

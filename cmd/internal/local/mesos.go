@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -58,11 +59,16 @@ func agentChild(l layout, a addresses, one agent) (child, error) {
 	if l.Launcher == "posix" {
 		isolation = "posix/cpu,posix/mem"
 	}
+	attributes := one.attributes()
 	var further []string
 	for _, text := range l.AgentFlags {
 		variable, err := agentFlag(text)
 		if err != nil {
 			return child{}, err
+		}
+		if more, is := strings.CutPrefix(variable, "MESOS_ATTRIBUTES="); is {
+			attributes += ";" + more
+			continue
 		}
 		further = append(further, variable)
 	}
@@ -88,7 +94,7 @@ func agentChild(l layout, a addresses, one agent) (child, error) {
 			"MESOS_CGROUPS_ROOT="+one.cgroup(),
 			"MESOS_SYSTEMD_ENABLE_SUPPORT=false",
 			"MESOS_RESOURCES="+l.AgentResources,
-			"MESOS_ATTRIBUTES="+one.attributes(),
+			"MESOS_ATTRIBUTES="+attributes,
 			"MESOS_EXECUTOR_ENVIRONMENT_VARIABLES="+string(executor),
 			// A busy laptop may take longer than the minute that is the default.
 			"MESOS_EXECUTOR_REGISTRATION_TIMEOUT=5mins",
