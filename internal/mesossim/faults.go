@@ -61,8 +61,8 @@ type Fault struct {
 	Delay    Duration `json:"delay,omitempty"`
 	Code     int      `json:"code,omitempty"`
 	Location string   `json:"location,omitempty"`
-
-	met int
+	// Met is how often something came by that the fault is for, skipped or not.
+	Met int `json:"met,omitempty"`
 }
 
 // Duration is written as "1.5s".
@@ -111,8 +111,8 @@ func (f *faults) meet(link, kind string, calls bool) (Fault, bool) {
 			one.Match != "" && one.Match != kind {
 			continue
 		}
-		one.met++
-		if one.met <= one.Skip || one.Count > 0 && one.met > one.Skip+one.Count {
+		one.Met++
+		if one.Met <= one.Skip || one.Count > 0 && one.Met > one.Skip+one.Count {
 			continue
 		}
 		return *one, true
@@ -180,7 +180,7 @@ func (s *Sim) Heal(id string) {
 	}
 }
 
-// Faults are those in force; Met tells how often each was met.
+// Faults are those in force.
 func (s *Sim) Faults() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *Sim) Met(id string) int {
 	defer s.mu.Unlock()
 	for _, f := range s.faults.list {
 		if f.ID == id {
-			return f.met
+			return f.Met
 		}
 	}
 	return 0

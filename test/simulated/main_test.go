@@ -65,19 +65,3 @@ func TestPartsReturn(t *testing.T) {
 	}
 	suite.WaitTask(t, pod, "TASK_KILLED")
 }
-
-// TestFaults: lost ACKs, broken streams and a master that is busy do not keep a pod from its end.
-func TestFaults(t *testing.T) {
-	for _, fault := range []string{
-		`{"link":"scheduler","kind":"drop","match":"ACKNOWLEDGE","calls":true,"count":2}`,
-		`{"link":"scheduler","kind":"truncate","match":"UPDATE","count":1}`,
-		`{"link":"scheduler","kind":"status","match":"ACCEPT","code":503,"count":1}`,
-		`{"link":"executor","kind":"truncate","match":"ACKNOWLEDGED","count":1}`,
-		`{"link":"executor","kind":"status","match":"UPDATE","code":503,"count":1}`,
-	} {
-		order(t, "faults", "%s", fault)
-	}
-	pod := suite.Create(t, onReal(cluster.NewPod("faults", "true")))
-	suite.WaitPhase(t, pod.Name, corev1.PodSucceeded)
-	suite.WaitTask(t, pod, "TASK_FINISHED")
-}

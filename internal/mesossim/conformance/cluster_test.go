@@ -77,8 +77,12 @@ func suppresses(t *testing.T, s system) {
 	f.never("an offer while suppressed", time.Second, offered)
 	f.call(&scheduler.Call{Type: scheduler.Call_REVIVE, Revive: &scheduler.Call_Revive{Roles: []string{"*"}}})
 	o = f.offer(first)
-	// Suppressed roles hold until the next subscription, and may be told there.
 	f.call(decline(0, o))
+	// Suppressed roles hold until the next subscription, and may be told there.
+	next := f.again("*")
+	next.never("an offer though suppressed at SUBSCRIBE", time.Second, offered)
+	next.call(&scheduler.Call{Type: scheduler.Call_REVIVE})
+	next.call(decline(0, next.offer(first)))
 }
 
 // withoutCapabilities: the older names of states, one role, and the older notation of resources.

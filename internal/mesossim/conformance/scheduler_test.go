@@ -30,13 +30,14 @@ const (
 
 // fw is a scheduler, played by the test.
 type fw struct {
-	t      *testing.T
-	s      system
-	info   mesos.FrameworkInfo
-	kind   string // encoding
-	stream string
-	header http.Header // of the answer to SUBSCRIBE
-	cancel context.CancelFunc
+	t          *testing.T
+	s          system
+	info       mesos.FrameworkInfo
+	kind       string // encoding
+	stream     string
+	header     http.Header // of the answer to SUBSCRIBE
+	cancel     context.CancelFunc
+	suppressed []string // roles, at SUBSCRIBE
 	// constraints are offer constraints in JSON, which mesos-go has no types for.
 	constraints string
 
@@ -75,9 +76,9 @@ func newFramework(t *testing.T, s system, change func(*fw)) *fw {
 }
 
 // again is another subscription of the same framework, as a successor makes it.
-func (f *fw) again() *fw {
+func (f *fw) again(suppressed ...string) *fw {
 	f.t.Helper()
-	next := &fw{t: f.t, s: f.s, kind: f.kind, info: f.info}
+	next := &fw{t: f.t, s: f.s, kind: f.kind, info: f.info, suppressed: suppressed}
 	next.subscribe()
 	f.t.Cleanup(func() {
 		next.cancel()
@@ -90,7 +91,7 @@ func (f *fw) subscribe() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancel, f.fresh, f.closed = cancel, make(chan struct{}, 1), make(chan struct{})
-	call := &scheduler.Call{Type: scheduler.Call_SUBSCRIBE, FrameworkID: f.info.ID, Subscribe: &scheduler.Call_Subscribe{FrameworkInfo: &f.info}}
+	call := &scheduler.Call{Type: scheduler.Call_SUBSCRIBE, FrameworkID: f.info.ID, Subscribe: &scheduler.Call_Subscribe{FrameworkInfo: &f.info, SuppressedRoles: f.suppressed}}
 	body, err := encode(f.kind, call)
 	if err != nil {
 		f.t.Fatal(err)

@@ -36,7 +36,7 @@ var suite = []struct {
 	{"message", messages},
 	{"reconcile_88", reconciles},
 	{"decline_filters_80", filters},
-	{"suppress_and_revive_80_82", suppresses},
+	{"suppress_and_revive_80_81_82", suppresses},
 	{"without_capabilities", withoutCapabilities},
 	{"reservation", reserves},
 	{"refined_reservation", refines},

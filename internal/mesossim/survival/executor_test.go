@@ -110,19 +110,23 @@ func endExecutors(t *testing.T, sim *mesossim.Sim) {
 // TestExecutorSurvives: with each fault between executor and agent every status reaches the scheduler.
 func TestExecutorSurvives(t *testing.T) {
 	for name, fault := range map[string]mesossim.Fault{
-		"ACKs lost, then the stream": {Kind: mesossim.Close, Match: "ACKNOWLEDGED", Count: 2},
-		"ACK cut in half":            {Kind: mesossim.Truncate, Match: "ACKNOWLEDGED", Count: 2},
-		"ACKs doubled":               {Kind: mesossim.Duplicate, Match: "ACKNOWLEDGED"},
-		"ACKs out of order":          {Kind: mesossim.Reorder, Match: "ACKNOWLEDGED", Count: 1},
-		"LAUNCH doubled":             {Kind: mesossim.Duplicate, Match: "LAUNCH"},
-		"LAUNCH delayed":             {Kind: mesossim.Delay, Match: "LAUNCH", Delay: mesossim.Duration(200 * time.Millisecond)},
-		"LAUNCH cut in half":         {Kind: mesossim.Truncate, Match: "LAUNCH", Count: 1},
-		"SUBSCRIBED cut in half":     {Kind: mesossim.Truncate, Match: "SUBSCRIBED", Count: 1},
-		"UPDATE 503":                 {Kind: mesossim.Status, Match: "UPDATE", Code: http.StatusServiceUnavailable, Count: 2},
-		"UPDATE lost":                {Kind: mesossim.Close, Match: "UPDATE", Calls: true, Count: 2},
-		"UPDATE doubled":             {Kind: mesossim.Duplicate, Match: "UPDATE", Calls: true},
-		"SUBSCRIBE 404":              {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusNotFound, Count: 3},
-		"SUBSCRIBE 503":              {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusServiceUnavailable, Count: 3},
+		"ACKs lost, then the stream":  {Kind: mesossim.Close, Match: "ACKNOWLEDGED", Count: 2},
+		"ACK cut in half":             {Kind: mesossim.Truncate, Match: "ACKNOWLEDGED", Count: 2},
+		"ACKs doubled":                {Kind: mesossim.Duplicate, Match: "ACKNOWLEDGED"},
+		"ACKs out of order":           {Kind: mesossim.Reorder, Match: "ACKNOWLEDGED", Count: 1},
+		"LAUNCH doubled":              {Kind: mesossim.Duplicate, Match: "LAUNCH"},
+		"LAUNCH delayed":              {Kind: mesossim.Delay, Match: "LAUNCH", Delay: mesossim.Duration(200 * time.Millisecond)},
+		"LAUNCH cut in half":          {Kind: mesossim.Truncate, Match: "LAUNCH", Count: 1},
+		"SUBSCRIBED cut in half":      {Kind: mesossim.Truncate, Match: "SUBSCRIBED", Count: 1},
+		"UPDATE 503":                  {Kind: mesossim.Status, Match: "UPDATE", Code: http.StatusServiceUnavailable, Count: 2},
+		"UPDATE lost":                 {Kind: mesossim.Close, Match: "UPDATE", Calls: true, Count: 2},
+		"LAUNCH lost with its stream": {Kind: mesossim.Close, Match: "LAUNCH", Count: 1},
+		"UPDATE delayed":              {Kind: mesossim.Delay, Match: "UPDATE", Calls: true, Count: 2, Delay: mesossim.Duration(200 * time.Millisecond)},
+		"UPDATE never answered":       {Kind: mesossim.Hang, Match: "UPDATE", Count: 1},
+		"SUBSCRIBE never answered":    {Kind: mesossim.Hang, Match: "SUBSCRIBE", Count: 1},
+		"UPDATE doubled":              {Kind: mesossim.Duplicate, Match: "UPDATE", Calls: true},
+		"SUBSCRIBE 404":               {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusNotFound, Count: 3},
+		"SUBSCRIBE 503":               {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusServiceUnavailable, Count: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

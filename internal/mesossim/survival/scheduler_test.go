@@ -3,7 +3,9 @@ package survival
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -248,30 +250,40 @@ func ptr[T any](v T) *T { return &v }
 func TestSchedulerSurvives(t *testing.T) {
 	link := mesossim.SchedulerLink
 	for name, fault := range map[string]mesossim.Fault{
-		"updates dropped":        {Kind: mesossim.Drop, Match: "UPDATE", Count: 5},
-		"offers dropped":         {Kind: mesossim.Drop, Match: "OFFERS", Skip: 1, Count: 1},
-		"updates delayed":        {Kind: mesossim.Delay, Match: "UPDATE", Count: 3, Delay: mesossim.Duration(200 * time.Millisecond)},
-		"updates doubled":        {Kind: mesossim.Duplicate, Match: "UPDATE"},
-		"updates out of order":   {Kind: mesossim.Reorder, Match: "UPDATE", Count: 4},
-		"update cut in half":     {Kind: mesossim.Truncate, Match: "UPDATE", Skip: 2, Count: 2},
-		"offers cut in half":     {Kind: mesossim.Truncate, Match: "OFFERS", Count: 2},
-		"SUBSCRIBED cut in half": {Kind: mesossim.Truncate, Match: "SUBSCRIBED", Count: 2},
-		"stream closed":          {Kind: mesossim.Close, Match: "UPDATE", Count: 2},
-		"ACKs lost":              {Kind: mesossim.Drop, Match: "ACKNOWLEDGE", Calls: true, Count: 6},
-		"ACKs doubled":           {Kind: mesossim.Duplicate, Match: "ACKNOWLEDGE", Calls: true},
-		"ACCEPT lost":            {Kind: mesossim.Drop, Match: "ACCEPT", Calls: true, Count: 2},
-		"ACCEPT doubled":         {Kind: mesossim.Duplicate, Match: "ACCEPT", Calls: true, Count: 2},
-		"ACCEPT answered by 503": {Kind: mesossim.Status, Match: "ACCEPT", Code: http.StatusServiceUnavailable, Count: 2},
-		"ACCEPT never answered":  {Kind: mesossim.Hang, Match: "ACCEPT", Count: 1},
-		"calls delayed":          {Kind: mesossim.Delay, Calls: true, Count: 4, Delay: mesossim.Duration(100 * time.Millisecond)},
-		"SUBSCRIBE 503":          {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusServiceUnavailable, Count: 3},
-		"SUBSCRIBE hangs":        {Kind: mesossim.Hang, Match: "SUBSCRIBE", Count: 1},
-		"connection broken":      {Kind: mesossim.Close, Match: "SUBSCRIBE", Calls: true, Count: 2},
+		"updates dropped":           {Kind: mesossim.Drop, Match: "UPDATE", Count: 5},
+		"offers dropped":            {Kind: mesossim.Drop, Match: "OFFERS", Skip: 1, Count: 1},
+		"updates delayed":           {Kind: mesossim.Delay, Match: "UPDATE", Count: 3, Delay: mesossim.Duration(200 * time.Millisecond)},
+		"updates doubled":           {Kind: mesossim.Duplicate, Match: "UPDATE"},
+		"updates out of order":      {Kind: mesossim.Reorder, Match: "UPDATE", Count: 4},
+		"update cut in half":        {Kind: mesossim.Truncate, Match: "UPDATE", Skip: 2, Count: 2},
+		"offers cut in half":        {Kind: mesossim.Truncate, Match: "OFFERS", Count: 2},
+		"SUBSCRIBED cut in half":    {Kind: mesossim.Truncate, Match: "SUBSCRIBED", Count: 2},
+		"stream closed":             {Kind: mesossim.Close, Match: "UPDATE", Count: 2},
+		"ACKs lost":                 {Kind: mesossim.Drop, Match: "ACKNOWLEDGE", Calls: true, Count: 6},
+		"ACKs doubled":              {Kind: mesossim.Duplicate, Match: "ACKNOWLEDGE", Calls: true},
+		"ACCEPT lost":               {Kind: mesossim.Drop, Match: "ACCEPT", Calls: true, Count: 2},
+		"ACCEPT doubled":            {Kind: mesossim.Duplicate, Match: "ACCEPT", Calls: true, Count: 2},
+		"ACCEPT answered by 503":    {Kind: mesossim.Status, Match: "ACCEPT", Code: http.StatusServiceUnavailable, Count: 2},
+		"ACCEPT never answered":     {Kind: mesossim.Hang, Match: "ACCEPT", Count: 1},
+		"calls delayed":             {Kind: mesossim.Delay, Calls: true, Count: 4, Delay: mesossim.Duration(100 * time.Millisecond)},
+		"SUBSCRIBE 503":             {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusServiceUnavailable, Count: 3},
+		"SUBSCRIBE 307 in a circle": {Kind: mesossim.Status, Match: "SUBSCRIBE", Code: http.StatusTemporaryRedirect, Location: "//MASTER/api/v1/scheduler", Count: 12},
+		"ACCEPT 307":                {Kind: mesossim.Status, Match: "ACCEPT", Code: http.StatusTemporaryRedirect, Location: "//MASTER/api/v1/scheduler", Count: 2},
+		"all offers delayed":        {Kind: mesossim.Delay, Match: "OFFERS", Delay: mesossim.Duration(100 * time.Millisecond)},
+		"offers out of order":       {Kind: mesossim.Reorder, Match: "OFFERS", Count: 2},
+		"SUBSCRIBE hangs":           {Kind: mesossim.Hang, Match: "SUBSCRIBE", Count: 1},
+		"connection broken":         {Kind: mesossim.Close, Match: "SUBSCRIBE", Calls: true, Count: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fault.Link, fault.ID = link, "f"
-			sim := start(t, mesossim.Config{Scripted: 3, Script: simcore.Script{RunTime: 20 * time.Millisecond}, Faults: []mesossim.Fault{fault}})
+			cfg := mesossim.Config{Masters: []string{"127.0.0.1:0"}, Scripted: 3, Script: simcore.Script{RunTime: 20 * time.Millisecond}}
+			if strings.Contains(fault.Location, "MASTER") {
+				cfg.Masters[0] = freeAddress(t)
+				fault.Location = strings.Replace(fault.Location, "MASTER", cfg.Masters[0], 1)
+			}
+			cfg.Faults = []mesossim.Fault{fault}
+			sim := start(t, cfg)
 			s := newScheduler(t, sim.Master(), 8, nil)
 			s.wait(t, "all pods finished", s.allFinished)
 			if sim.Met("f") == 0 {
@@ -279,6 +291,17 @@ func TestSchedulerSurvives(t *testing.T) {
 			}
 		})
 	}
+}
+
+// freeAddress is one of the loopback that nobody uses yet.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // TestPartitionedScheduler: while nothing goes through, tasks run on; when it is healed all is told.
