@@ -24,6 +24,7 @@ type loop struct {
 	// Of the loop's goroutine alone.
 	stop                 error // set by core.Stop
 	tally                *tally
+	chronicle            *chronicle
 	link                 link
 	idStored, podsSynced bool
 }
@@ -37,7 +38,7 @@ type link struct {
 
 func newLoop(c *core.Core, dispatch func(core.Effect)) *loop {
 	return &loop{
-		core: c, dispatch: dispatch, tally: newTally(),
+		core: c, dispatch: dispatch, tally: newTally(), chronicle: newChronicle(c),
 		inbox: make(chan core.Event, 256), asks: make(chan func()),
 		ended: make(chan struct{}), ready: make(chan struct{}),
 	}
@@ -98,10 +99,12 @@ func (l *loop) step(event core.Event) {
 		glog.Infof("step %s", describeEvent(event))
 	}
 	l.tally.event(now, event)
+	l.chronicle.event(now, event)
 	effects := l.core.Step(now, event)
 	metricStep.Observe(time.Since(now).Seconds())
 	for _, effect := range effects {
 		l.tally.effect(now, effect)
+		l.chronicle.effect(now, effect)
 		if glog.V(1) {
 			glog.Info(describeEffect(effect))
 		}

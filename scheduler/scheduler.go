@@ -20,6 +20,7 @@ import (
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/kube"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
+	"github.com/mesopod/mesopod/scheduler/procure"
 	"github.com/mesopod/mesopod/scheduler/web"
 )
 
@@ -52,6 +53,7 @@ type Scheduler struct {
 	// archive is the bundle that is served, or nil.
 	archive  *served.Archive
 	status   *status
+	procure  procure.Config
 	events   events.EventBroadcaster
 	recorder events.EventRecorder
 }
@@ -84,6 +86,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	cores.StaticPods = config.static.Pods
+	s.procure = cores.Procure()
 	s.loop = newLoop(core.New(cores), s.dispatch)
 	s.kube, err = kube.New(
 		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Procure: cores.Procure(), Preemption: cfg.Preemption},

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -134,6 +135,18 @@ func TestOnePod(t *testing.T) {
 	if err != nil || view.Core == nil || view.Core.FrameworkID != "F1" || len(view.Core.Pods) != 1 || view.Master != m.URL {
 		t.Errorf("got view %+v, %v, want one pod of F1 at %s", view, err, m.URL)
 	}
+	// Whether the binding or the status is seen first is chance.
+	want := []string{"Accept launch on offers O1", "Bind kube-scheduler chose the node", "BindDone bound", "PodChanged Pending", "PodChanged on node a1.test", "StatusUpdate RUNNING"}
+	until(t, "the pod's timeline", func() bool {
+		var told []string
+		for _, e := range s.loop.chronicle.journal.OfPod(string(pod.UID)) {
+			if told = append(told, strings.TrimSpace(e.Name+" "+e.What)); e.Pod != "default/"+pod.Name {
+				t.Errorf("entry %+v is of another pod", e)
+			}
+		}
+		slices.Sort(told)
+		return slices.Equal(told, want)
+	})
 	if err := stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}

@@ -100,5 +100,13 @@ func viewOf(task *tasks.Task) TaskView {
 	return TaskView{ID: task.ID, AgentID: task.AgentID, State: tasks.Name(task.State), Killing: task.Killing}
 }
 
+// Host is the host name of an agent; its id while that is not known.
+func (c *Core) Host(agentID string) string {
+	if a := c.agents[agentID]; a != nil && a.info.Hostname != "" {
+		return a.info.Hostname
+	}
+	return agentID
+}
+
 // Pod is the pod as last seen, or nil.
 func (c *Core) Pod(uid types.UID) *corev1.Pod { return c.pods[uid] }

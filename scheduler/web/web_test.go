@@ -12,6 +12,9 @@ import (
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
+// journal is what the handlers show.
+var journal = NewJournal(16)
+
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // get asks the handler of a scheduler that is v, or that does not answer.
@@ -19,6 +22,7 @@ func get(t *testing.T, v View, err error, path string) (code int, body string) {
 	t.Helper()
 	handler := Handler(Deps{
 		View:    func(context.Context) (View, error) { return v, err },
+		Journal: journal,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("metrics")) }),
 	})
 	w := httptest.NewRecorder()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -73,6 +74,54 @@ func TestSchedulerMetrics(t *testing.T) {
 		}
 		if open != 0 || series(after, "mesopod_scheduler_placing") != 1 {
 			return fmt.Errorf("%g offers neither ended nor held, placing=%g", open, series(after, "mesopod_scheduler_placing"))
+		}
+		return nil
+	})
+}
+
+// A pod that waits stands on the pages with the reason that its condition has; a pod that ran has its timeline, each step with its
+// reason; JSON tells the same.
+func TestSchedulerPages(t *testing.T) {
+	giant := newPod("giant-on-page", steady)
+	giant.Spec.Containers[0].Resources.Requests = requests("1000", "32Mi")
+	create(t, giant)
+	made := create(t, newPod("ends-on-page", "true"))
+	reason := unscheduled(waitPod(t, giant.Name, "to have a reason", func(p *corev1.Pod) string {
+		if unscheduled(p) == "" {
+			return "no reason yet"
+		}
+		return ""
+	}))
+	waitTask(t, waitPhase(t, made.Name, corev1.PodSucceeded), "TASK_FINISHED")
+	eventually(t, "the pages to tell of the pods", func(ctx context.Context) error {
+		for path, parts := range map[string][]string{
+			"/":                                 {masterURL, "waiting"},
+			"/agents":                           {nodeName, "rack=r1"},
+			"/pods":                             {"default/" + made.Name, "default/" + giant.Name},
+			"/queue":                            {"default/" + giant.Name, html.EscapeString(reason)},
+			"/pods/default/" + giant.Name:       {html.EscapeString(reason), "Waiting"},
+			"/pods/default/" + made.Name:        {"launch on offers", "pods to launch on", "pod-succeeded", "Succeeded", masterURL + "/#/agents/"},
+			"/recent?q=" + made.Name:            {"kube-scheduler chose the node"},
+			"/queue?format=json":                {strconv.Quote(reason)},
+			"/offers?format=json":               {`"offers": [`},
+			"/pods?stage=waiting&q=giant-on-":   {"1 to 1 of 1"},
+			"/pods/default/none-of-this-name-x": nil,
+		} {
+			text, err := look(ctx, path)
+			if parts == nil {
+				if err == nil || !strings.Contains(text, "there is no pod") {
+					return fmt.Errorf("%s: %s, %w", path, text, err)
+				}
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for _, part := range parts {
+				if !strings.Contains(text, part) {
+					return fmt.Errorf("%s lacks %q", path, part)
+				}
+			}
 		}
 		return nil
 	})
