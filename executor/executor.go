@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -36,6 +37,8 @@ type Executor struct {
 	about func() (agentconn.About, error)
 	// store is the ledger's file, open while Run lives.
 	store *store.File
+	// claim keeps the bridge and the range of our pods from other executors while the process lives.
+	claim io.Closer
 	// slots bounds the calls to the API server that are under way.
 	slots chan struct{}
 }

@@ -49,6 +49,11 @@ func (e *Executor) podNetwork(ctx context.Context, node, podCIDR string, config 
 		}
 		return nil, nil
 	}
+	claim, err := network.Claim(ctx, config.Bridge, podCIDR)
+	if err != nil {
+		return nil, fmt.Errorf("pod network: %w", err)
+	}
+	e.claim = claim
 	api, err := e.identity.first(ctx)
 	if err != nil {
 		return nil, err

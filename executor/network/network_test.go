@@ -228,3 +228,34 @@ func TestRemoveLeftovers(t *testing.T) {
 	}
 	until(t, "ip route", "10.9.0.0/16 via 10.0.0.19")
 }
+
+// Neither the bridge nor the range of another executor's pods is ours, nor a range that some link has.
+func TestClaim(t *testing.T) {
+	if !ownNamespace(t) {
+		return
+	}
+	claim := func(bridge, pods string) error {
+		claim, err := claimWithin(t.Context(), 10*time.Millisecond, bridge, pods)
+		if err == nil {
+			t.Cleanup(func() { _ = claim.Close() })
+		}
+		return err
+	}
+	// A bridge of ours is there, as after a crash.
+	shell(t, "ip link add mpod0 type bridge && ip addr add 10.244.1.1/24 dev mpod0 && ip addr add 10.128.0.1/9 dev eth0")
+	if err := claim("mpod0", "10.244.1.0/24"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ bridge, pods, want string }{
+		{"mpod0", "10.244.2.0/24", "bridge mpod0 is another executor's"},
+		{"mpod1", "10.244.1.128/25", "overlaps with 10.244.1.0/24 of link mpod0"},
+		{"mpod1", "10.0.0.0/16", "overlaps with 10.0.0.0/24 of link eth0"},
+	} {
+		if err := claim(c.bridge, c.pods); !errors.Is(err, errdefs.ErrConflict) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("claim of %s, %s: %v", c.bridge, c.pods, err)
+		}
+	}
+	if err := claim("mpod1", "10.244.2.0/24"); err != nil {
+		t.Error(err)
+	}
+}
