@@ -11,6 +11,7 @@ packages=(
   iptables nftables iproute2 kmod             # CNI plugins, kube-proxy, local mode's networks
   util-linux procps                           # mount, nsenter, ps in tests
   jq curl                                     # demo and scripts
+  zookeeper default-jre-headless              # finding masters, in tests
 )
 for tool in go gcc g++ make git python3; do
   command -v "$tool" >/dev/null || { echo "deps: $tool is missing; install it first (Go 1.26 or newer from https://go.dev/dl)" >&2; exit 1; }

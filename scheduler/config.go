@@ -23,8 +23,10 @@ import (
 type Config struct {
 	// Kubeconfig is the path of a kubeconfig file. Empty means the service account of the pod the scheduler runs in.
 	Kubeconfig string
-	// Master is a list of Mesos masters: host:port,host:port, or URLs.
+	// Master says where Mesos masters are: host:port,host:port, URLs, or zk://host:port,host:port/path.
 	Master string
+	// MasterTLS is how to speak https to them.
+	MasterTLS mesosconn.TLS
 	// Role that the framework takes offers of. Only "*" is supported.
 	Role string
 	// FrameworkName and Principal identify the framework in Mesos. Principal may be empty.
@@ -127,7 +129,10 @@ func (c Config) Faults() (faults []settings.Fault) {
 
 // MesosFaults are all that is wrong with MesosSettings.
 func (c Config) MesosFaults() (faults []settings.Fault) {
-	if err := mesosconn.CheckMasters(c.Master); err != nil {
+	if err := c.MasterTLS.Check(); err != nil {
+		faults = append(faults, settings.Faultf("masterCertFile", "%w", err))
+	}
+	if err := mesosconn.CheckMasters(c.Master, c.MasterTLS != mesosconn.TLS{}); err != nil {
 		faults = append(faults, settings.Faultf("master", "%w", err))
 	}
 	if c.SecretFile != "" && c.Principal == "" {
@@ -176,7 +181,7 @@ func (c Config) core(programs procure.Bundle) core.Config {
 
 func (c Config) mesos() mesosconn.Config {
 	return mesosconn.Config{
-		Master: c.Master, SecretFile: c.SecretFile,
+		Master: c.Master, TLS: c.MasterTLS, SecretFile: c.SecretFile,
 		Framework: mesosconn.Framework{
 			User: c.User, Name: c.FrameworkName, Principal: c.Principal,
 			Hostname: c.Hostname, WebUIURL: c.webUIURL(), FailoverTimeout: c.FailoverTimeout,

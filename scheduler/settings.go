@@ -38,7 +38,11 @@ func (c *Config) Settings() []settings.Setting {
 func (c *Config) MesosSettings() []settings.Setting {
 	return []settings.Setting{
 		{Key: "kubeconfig", Flag: "kubeconfig", Value: &c.Kubeconfig, Help: "kubeconfig file (default the service account of the pod it runs in)"},
-		{Key: "master", Flag: "master", Value: &c.Master, Help: "Mesos masters as host:port or URL, separated by commas"},
+		{Key: "master", Flag: "master", Value: &c.Master, Help: "Mesos masters as host:port or URL, separated by commas, or zk://[user:password@]host:port[,host:port...]/path"},
+		{Key: "masterCAFile", Flag: "master-ca-file", Value: &c.MasterTLS.CAFile, Help: "file with the authorities of the masters' certificates; masters without a scheme are then reached by https (default the system's)"},
+		{Key: "masterCertFile", Flag: "master-cert-file", Value: &c.MasterTLS.CertFile, Help: "file with the client certificate that is shown to masters"},
+		{Key: "masterKeyFile", Flag: "master-key-file", Value: &c.MasterTLS.KeyFile, Help: "file with the key of that certificate"},
+		{Key: "masterServerName", Flag: "master-server-name", Value: &c.MasterTLS.ServerName, Help: "name in the masters' certificates (default that of their address)"},
 		{Key: "principal", Flag: "principal", Value: &c.Principal, Help: "principal in Mesos, of the framework or of the person"},
 		{Key: "secretFile", Flag: "secret-file", Value: &c.SecretFile, Help: "file with the secret of the principal, for masters that authenticate"},
 	}

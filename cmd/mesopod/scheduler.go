@@ -10,12 +10,13 @@ import (
 
 	"github.com/mesopod/mesopod/cmd/internal/cli"
 	"github.com/mesopod/mesopod/scheduler"
+	"github.com/mesopod/mesopod/scheduler/mesosconn"
 )
 
 func newSchedulerCommand() *cobra.Command {
 	var l *layers
 	c := &cobra.Command{
-		Use:   "scheduler {--master=HOST:PORT[,HOST:PORT...] | --config=FILE}",
+		Use:   "scheduler {--master=HOST:PORT[,HOST:PORT...] | --master=zk://... | --config=FILE}",
 		Short: "Run the framework scheduler: pods of an API server become tasks of a Mesos master",
 		Long: `Run the framework scheduler: pods of an API server become tasks of a Mesos master.
 
@@ -42,7 +43,7 @@ func runScheduler(cmd *cobra.Command, l *layers) error {
 	if err != nil {
 		return coded(fmt.Errorf("scheduler: %w", err))
 	}
-	glog.Infof("start scheduler version=%s master=%s", cli.Version, cfg.Master)
+	glog.Infof("start scheduler version=%s master=%s", cli.Version, mesosconn.Redacted(cfg.Master))
 	if err := s.Run(untilSignal(cmd.Context())); err != nil {
 		return coded(fmt.Errorf("scheduler: %w", err))
 	}

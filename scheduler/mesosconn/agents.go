@@ -3,8 +3,10 @@ package mesosconn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -49,7 +51,7 @@ func (c *Conn) LookUpAgents(ctx context.Context, ids []string) (map[string]core.
 		}
 		group.Go(func() error {
 			agent := agentOf(a)
-			agent.Limits = agent.Limits && c.canLimit(ctx, sub.master.Scheme, a.GetPID())
+			agent.Limits = agent.Limits && c.canLimit(ctx, sub.master.Scheme, a.AgentInfo.Hostname, a.GetPID())
 			mu.Lock()
 			defer mu.Unlock()
 			found[agent.ID] = agent
@@ -68,22 +70,45 @@ const (
 
 // canLimit asks the agent itself which isolators it runs. The capability only tells that it understands task limits; it
 // drops tasks that have them unless it isolates cpus and memory by cgroups. An agent that does not answer is believed.
-func (c *Conn) canLimit(ctx context.Context, scheme, pid string) bool {
-	process, host, found := strings.Cut(pid, "@")
-	if !found {
-		return true
-	}
+// Agents are asked as masters are, and by http where they have no https: only masters may stand behind a proxy that has.
+func (c *Conn) canLimit(ctx context.Context, scheme, hostname, pid string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	address := url.URL{Scheme: scheme, Host: host, Path: "/" + process + "/flags"}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	isolation, err := c.isolation(ctx, scheme, hostname, pid)
+	if err != nil && scheme == "https" {
+		var plain error
+		if isolation, plain = c.isolation(ctx, "http", hostname, pid); plain == nil {
+			err = nil
+		}
+	}
 	if err != nil {
+		glog.V(1).Infof("ask agent=%s reason=%q", pid, explainTransport(err, scheme))
 		return true
 	}
-	response, err := c.calls.Do(request)
+	isolators := strings.Split(isolation, ",")
+	all := slices.Contains(isolators, "cgroups/all")
+	return all || slices.Contains(isolators, "cgroups/cpu") && slices.Contains(isolators, "cgroups/mem")
+}
+
+// isolation is the agent's flag of that name. pid is process@host:port; over https the agent is known by its host name.
+func (c *Conn) isolation(ctx context.Context, scheme, hostname, pid string) (string, error) {
+	process, host, found := strings.Cut(pid, "@")
+	_, port, err := net.SplitHostPort(host)
+	if !found || err != nil {
+		return "", fmt.Errorf("agent's pid %q has no address: %w", pid, errdefs.ErrInvalid)
+	}
+	address := url.URL{Scheme: scheme, Host: host, Path: "/" + process + "/flags"}
+	if scheme == "https" && hostname != "" {
+		address.Host = net.JoinHostPort(hostname, port)
+		ctx = context.WithValue(ctx, dialAt{}, host)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
-		glog.V(1).Infof("ask agent=%s reason=%q", pid, err)
-		return true
+		return "", err
+	}
+	response, err := c.agents.Do(request)
+	if err != nil {
+		return "", err
 	}
 	defer response.Body.Close()
 	var answer struct {
@@ -91,13 +116,13 @@ func (c *Conn) canLimit(ctx context.Context, scheme, pid string) bool {
 			Isolation *string `json:"isolation"`
 		} `json:"flags"`
 	}
-	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&answer) != nil || answer.Flags.Isolation == nil {
-		glog.V(1).Infof("ask agent=%s status=%q", pid, response.Status)
-		return true
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%w: %s", errdefs.ErrRefused, response.Status)
 	}
-	isolators := strings.Split(*answer.Flags.Isolation, ",")
-	all := slices.Contains(isolators, "cgroups/all")
-	return all || slices.Contains(isolators, "cgroups/cpu") && slices.Contains(isolators, "cgroups/mem")
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Flags.Isolation == nil {
+		return "", fmt.Errorf("it does not tell its isolation: %w", errors.Join(errdefs.ErrInvalid, err))
+	}
+	return *answer.Flags.Isolation, nil
 }
 
 // operator asks the master's operator API a question without arguments.
@@ -115,7 +140,7 @@ func (c *Conn) operator(ctx context.Context, sub *subscription, question master.
 	c.credentials.sign(request)
 	response, err := c.calls.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, explainTransport(err, sub.master.Scheme))
 	}
 	if response.StatusCode != http.StatusOK {
 		kind := errdefs.ErrUnavailable

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -19,14 +18,15 @@ import (
 
 // Conn is the connection to the leading master. See the package comment.
 type Conn struct {
-	cfg     Config
-	masters []*url.URL
-	post    func(core.Event)
+	cfg   Config
+	where locator
+	post  func(core.Event)
 	// credentials go with every request to a master.
 	credentials credentials
 
-	// The stream and the calls have connections of their own, so that closing one never breaks the other.
-	stream, calls *http.Client
+	// The stream and the calls have connections of their own, so that closing one never breaks the other. Agents have them
+	// too: they are known by other names.
+	stream, calls, agents *http.Client
 
 	mu          sync.Mutex
 	frameworkID string
@@ -45,7 +45,11 @@ type subscription struct {
 // error is errdefs.ErrInvalid.
 func New(cfg Config, post func(core.Event)) (*Conn, error) {
 	cfg.setDefaults()
-	masters, err := ParseMasters(cfg.Master)
+	where, err := cfg.locator()
+	if err != nil {
+		return nil, err
+	}
+	client, agents, err := cfg.TLS.clients()
 	if err != nil {
 		return nil, err
 	}
@@ -57,24 +61,9 @@ func New(cfg Config, post func(core.Event)) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{
-		cfg: cfg, masters: masters, post: post, credentials: who,
-		stream: newClient(), calls: newClient(),
+		cfg: cfg, where: where, post: post, credentials: who,
+		stream: client(), calls: client(), agents: agents,
 	}, nil
-}
-
-func newClient() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 5 * time.Second,
-			MaxIdleConnsPerHost: 4,
-			IdleConnTimeout:     time.Minute,
-			// The stream is read as it comes, and a compressed one comes late.
-			DisableCompression: true,
-		},
-		// A redirect names the leader, which is remembered: it is followed by hand.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // Run subscribes as the framework with this id (empty: a new one), again and again, until ctx ends: then it returns nil.
@@ -82,12 +71,22 @@ func newClient() *http.Client {
 func (c *Conn) Run(ctx context.Context, frameworkID string) error {
 	defer c.stream.CloseIdleConnections()
 	defer c.calls.CloseIdleConnections()
+	defer c.agents.CloseIdleConnections()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	looking.Go(func() { c.where.run(ctx) })
 	c.mu.Lock()
 	c.frameworkID = frameworkID
 	c.mu.Unlock()
-	failures := 0
-	for next := 0; ; next++ {
-		lived, err := c.attempt(ctx, c.masters[next%len(c.masters)])
+	for failures := 0; ; failures++ {
+		master, err := c.where.next(ctx)
+		if err != nil {
+			return nil // only the end of ctx ends the wait
+		}
+		began := time.Now()
+		lived, err := c.attempt(ctx, master)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -95,17 +94,25 @@ func (c *Conn) Run(ctx context.Context, frameworkID string) error {
 		if errors.As(err, &fatal) {
 			return fmt.Errorf("mesos master: %w", fatal.err)
 		}
-		if lived {
+		// One that takes us and loses us at once, again and again, is no better than one that does not take us.
+		if lived && time.Since(began) > c.cfg.MaxBackoff {
 			failures = 0
 		}
-		pause := c.backoff(failures)
-		failures++
-		glog.Warningf("retry subscription in=%s reason=%q", pause.Round(time.Millisecond), err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil
-		}
+		c.pause(ctx, master, failures, err)
+	}
+}
+
+// pause waits before the next attempt. Where another master leads meanwhile the wait is that of a first failure: all who
+// lost the old one come at once.
+func (c *Conn) pause(ctx context.Context, failed *url.URL, failures int, why error) {
+	pause := c.backoff(failures)
+	glog.Warningf("retry subscription in=%s reason=%q", pause.Round(time.Millisecond), why)
+	waiting, end := context.WithTimeout(ctx, pause)
+	defer end()
+	if c.where.moved(waiting, failed) {
+		waiting, end := context.WithTimeout(waiting, c.backoff(0))
+		defer end()
+		<-waiting.Done()
 	}
 }
 

@@ -19,40 +19,6 @@ import (
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
-func TestParseMasters(t *testing.T) {
-	for _, tc := range []struct {
-		in   string
-		want string // hosts, or
-		err  string // a part of the error
-	}{
-		{in: "a:5050", want: "http://a:5050"},
-		{in: "a:5050, b:5051 ,", want: "http://a:5050 http://b:5051"},
-		{in: "https://a:5050/,10.0.0.1:5050", want: "https://a:5050 http://10.0.0.1:5050"},
-		{in: "zk://a:2181/mesos", err: "ZooKeeper is not supported yet"},
-		{in: "", err: "no master named"},
-		{in: "a", err: `master "a": not host:port`},
-		{in: "ftp://a:1,http://a:1/x", err: "scheme ftp"},
-		{in: "ftp://a:1,http://a:1/x", err: "path /x"},
-	} {
-		t.Run(tc.in, func(t *testing.T) {
-			masters, err := ParseMasters(tc.in)
-			if tc.err != "" {
-				if !errors.Is(err, errdefs.ErrInvalid) || !strings.Contains(err.Error(), tc.err) {
-					t.Fatalf("got error %v, want an invalid one with %q", err, tc.err)
-				}
-				return
-			}
-			var got []string
-			for _, m := range masters {
-				got = append(got, m.String())
-			}
-			if err != nil || strings.Join(got, " ") != tc.want {
-				t.Fatalf("got %v, %v, want %s", got, err, tc.want)
-			}
-		})
-	}
-}
-
 // A new framework has no id in either place (protocol case 60); the second subscription has it in both and the first
 // one's stream is told lost before.
 func TestSubscribeAgain(t *testing.T) {
@@ -225,10 +191,14 @@ func TestFatal(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	m := newFakeMaster(t)
-	h := start(t, m.host(), "")
-	if err := h.Revive(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) {
+	idle, err := New(Config{Master: m.host(), Framework: Framework{User: "root", Name: "mesopod"}}, func(core.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := idle.Revive(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) {
 		t.Fatalf("REVIVE before SUBSCRIBED: got %v, want unavailable", err)
 	}
+	h := start(t, m.host(), "")
 	next(t, m.streams)
 	next(t, h.events)
 

@@ -200,13 +200,16 @@ func start(t *testing.T, masters, frameworkID string) *harness {
 
 func startAs(t *testing.T, masters, frameworkID, secretFile string) *harness {
 	t.Helper()
+	return startWith(t, Config{Master: masters, SecretFile: secretFile}, frameworkID)
+}
+
+// startWith completes the configuration for a test and runs a connection until the test ends.
+func startWith(t *testing.T, cfg Config, frameworkID string) *harness {
+	t.Helper()
+	cfg.Framework = Framework{User: "root", Name: "mesopod", Principal: "mesopod", FailoverTimeout: 7 * 24 * time.Hour, WebUIURL: "http://x"}
+	cfg.CallTimeout, cfg.MinBackoff, cfg.MaxBackoff = 2*time.Second, time.Millisecond, 5*time.Millisecond
 	h := &harness{events: make(chan core.Event, 64), done: make(chan error, 1)}
-	conn, err := New(Config{
-		Master:      masters,
-		SecretFile:  secretFile,
-		Framework:   Framework{User: "root", Name: "mesopod", Principal: "mesopod", FailoverTimeout: 7 * 24 * time.Hour, WebUIURL: "http://x"},
-		CallTimeout: 2 * time.Second, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
-	}, func(e core.Event) { h.events <- e })
+	conn, err := New(cfg, func(e core.Event) { h.events <- e })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // Operator makes calls of the operator API for people, without a subscription: whichever master leads.
 type Operator struct {
-	masters     []*url.URL
+	where       locator
 	credentials credentials
 	client      *http.Client
 	timeout     time.Duration
@@ -27,7 +27,11 @@ type Operator struct {
 // principal matters. The error is errdefs.ErrInvalid.
 func NewOperator(cfg Config) (*Operator, error) {
 	cfg.setDefaults()
-	parsed, err := ParseMasters(cfg.Master)
+	where, err := cfg.locator()
+	if err != nil {
+		return nil, err
+	}
+	client, _, err := cfg.TLS.clients()
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +39,7 @@ func NewOperator(cfg Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{masters: parsed, credentials: who, client: newClient(), timeout: cfg.CallTimeout}, nil
+	return &Operator{where: where, credentials: who, client: client(), timeout: cfg.CallTimeout}, nil
 }
 
 // Close gives the connections back.
@@ -88,8 +92,12 @@ func (o *Operator) call(ctx context.Context, call *master.Call) (*master.Respons
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w: %w", call.Type, errdefs.ErrInvalid, err)
 	}
+	masters, err := o.where.every(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", call.Type, err)
+	}
 	var faults []error
-	for _, one := range o.masters {
+	for _, one := range masters {
 		answer, err := o.ask(ctx, one, body)
 		if err == nil {
 			return answer, nil
@@ -113,7 +121,7 @@ func (o *Operator) ask(ctx context.Context, at *url.URL, body []byte) (*master.R
 		o.credentials.sign(request)
 		response, err := o.client.Do(request)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+			return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, explainTransport(err, at.Scheme))
 		}
 		switch code := response.StatusCode; {
 		case code == http.StatusTemporaryRedirect:
@@ -129,6 +137,9 @@ func (o *Operator) ask(ctx context.Context, at *url.URL, body []byte) (*master.R
 			return &master.Response{}, nil
 		case code == http.StatusServiceUnavailable:
 			return nil, fmt.Errorf("%w: %s: %s", errdefs.ErrUnavailable, response.Status, bodyText(response))
+		case code == http.StatusUnauthorized:
+			_ = response.Body.Close() // nothing of it is told
+			return nil, fmt.Errorf("%w: %s: %s", errdefs.ErrRefused, response.Status, o.credentials.advice())
 		default:
 			return nil, fmt.Errorf("%w: %s: %s", errdefs.ErrRefused, response.Status, bodyText(response))
 		}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang/glog"
@@ -37,6 +38,7 @@ const (
 var (
 	errSilent = errors.New("the master sent nothing for too long")
 	errEnded  = errors.New("the master closed the stream")
+	errMoved  = errors.New("another master leads")
 )
 
 // attempt makes one subscription and lives with it. lived tells whether the master accepted it.
@@ -45,6 +47,14 @@ func (c *Conn) attempt(parent context.Context, master *url.URL) (lived bool, err
 	defer end(nil)
 	watchdog := time.AfterFunc(c.cfg.CallTimeout, func() { end(errSilent) })
 	defer watchdog.Stop()
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer end(nil)
+	following.Go(func() {
+		if c.where.moved(ctx, master) {
+			end(errMoved)
+		}
+	})
 
 	response, leader, err := c.subscribe(ctx, master)
 	if err != nil {
@@ -96,7 +106,7 @@ func (c *Conn) subscribe(ctx context.Context, master *url.URL) (*http.Response, 
 		c.credentials.sign(request)
 		response, err := c.stream.Do(request)
 		if err != nil {
-			return nil, nil, fmt.Errorf("subscribe at %s: %w: %w", master.Host, errdefs.ErrUnavailable, err)
+			return nil, nil, fmt.Errorf("subscribe at %s: %w: %w", master.Host, errdefs.ErrUnavailable, explainTransport(err, master.Scheme))
 		}
 		if response.StatusCode == http.StatusOK {
 			return response, master, nil
