@@ -47,8 +47,7 @@ func TestDrainLosesNoRequest(t *testing.T) {
 	cluster.Eventually(t, "three pods of the shop", ready)
 	suite.Create(t, asker("shopper", "http://shop/", suite.Node(1)))
 	suite.WaitPhase(t, "shopper", corev1.PodRunning)
-	waitAnswers(t, "shopper", 100)
-	_, early := answers(t, "shopper") // before all rules knew the Service
+	early := waitServed(t, "shopper")
 
 	// Not the agent of the shopper, nor that of the DNS server, whose one pod would be away for a moment.
 	victim := drainable(t)
