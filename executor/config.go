@@ -3,7 +3,6 @@ package executor
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -40,7 +39,8 @@ type Config struct {
 	// the framework below DefaultStateParent.
 	StateDir string `json:"stateDir,omitempty"`
 	// PodCIDR is the address range of this node's pods; empty means that of the Node. Bridge is the network device that they
-	// hang on; empty means DefaultBridge.
+	// hang on; empty means one named after the framework, with DefaultBridge before it. Of two frameworks on one agent the second
+	// has a folder and a device of its own, and the range of its Node, whatever the agent says.
 	PodCIDR string `json:"podCIDR,omitempty"`
 	Bridge  string `json:"bridge,omitempty"`
 	// NodeIP is the node's address; empty means the agent's.
@@ -55,7 +55,7 @@ type Config struct {
 // What an agent need not say.
 const (
 	DefaultStateParent = "/var/lib/mesopod"
-	DefaultBridge      = "mpod0"
+	DefaultBridge      = "mpod"
 )
 
 // Share is an amount of Mesos resources in the configuration file.
@@ -133,11 +133,14 @@ func (c Config) complete(env Env) (Config, error) {
 		return Config{}, fmt.Errorf("find the bundle: %w", err)
 	}
 	// Two frameworks of one agent have two executors there.
-	framework := sha256.Sum256([]byte(env.FrameworkID))
+	own := nickname(env.FrameworkID)
 	c.BundleDir = cmp.Or(c.BundleDir, filepath.Dir(executable))
-	c.StateDir = cmp.Or(c.StateDir, env.Agent.StateDir, fmt.Sprintf("%s/%x", DefaultStateParent, framework[:4]))
+	c.StateDir = cmp.Or(c.StateDir, env.Agent.StateDir, filepath.Join(DefaultStateParent, own))
 	c.PodCIDR = cmp.Or(c.PodCIDR, env.Agent.PodCIDR)
-	c.Bridge = cmp.Or(c.Bridge, env.Agent.Bridge, DefaultBridge)
+	c.Bridge = cmp.Or(c.Bridge, env.Agent.Bridge, DefaultBridge+"-"+own)
+	if env.Second { // what the agent names is the first one's
+		c.StateDir, c.Bridge, c.PodCIDR = beside(c.StateDir, env.FrameworkID), DefaultBridge+"-"+own, ""
+	}
 	c.NodeIP = cmp.Or(c.NodeIP, env.Agent.NodeIP, env.AgentAddress)
 	return c, c.validate()
 }

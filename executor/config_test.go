@@ -60,7 +60,7 @@ func TestNoFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.NodeIP != "10.0.0.1" || c.Bridge != "mpod0" || !strings.HasPrefix(c.StateDir, "/var/lib/mesopod/") || c.BundleDir == "" || c.PodCIDR != "" || c.KubeletPort != 10250 {
+	if c.NodeIP != "10.0.0.1" || c.Bridge != "mpod-"+nickname(mustEnv(t).FrameworkID) || !strings.HasPrefix(c.StateDir, "/var/lib/mesopod/") || c.BundleDir == "" || c.PodCIDR != "" || c.KubeletPort != 10250 {
 		t.Errorf("%+v", c)
 	}
 	other := mustEnv(t)

@@ -57,6 +57,8 @@ type Env struct {
 	ShutdownGrace time.Duration
 	// Agent is what the operator gave to this agent alone, by --executor_environment_variables.
 	Agent AgentSettings
+	// Second: another framework's executor has what Agent names. Run finds out.
+	Second bool
 	// Version is the program's, for people to see; the program sets it.
 	Version string
 	// Token authenticates us, may be empty, and is never logged.

@@ -65,6 +65,8 @@ const (
 	flushTimeout = 2 * time.Second
 	// stopTimeout bounds the end of our own goroutines, containerd's end and the sweep included.
 	stopTimeout = 10 * time.Second
+	// placeTimeout bounds the wait for who sweeps our folder.
+	placeTimeout = 30 * time.Second
 	// aboutTimeout bounds the questions to an agent that has just answered our subscription.
 	aboutTimeout = 5 * time.Second
 )
@@ -103,6 +105,9 @@ func New(config Config, env Env) (*Executor, error) {
 // the agent's: pods end within the agent's grace period, then Run returns.
 func (e *Executor) Run(ctx context.Context) error {
 	crashBySignal()
+	if err := e.place(ctx); err != nil {
+		return err
+	}
 	known, err := e.recover()
 	if err != nil {
 		return err

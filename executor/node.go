@@ -95,8 +95,12 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 			return err
 		}
 		identity := e.identity.files
+		port, err := freePort(config.NodeIP, config.KubeletPort)
+		if err != nil {
+			return err
+		}
 		started, err = kubelet.Start(ctx, kubelet.Config{
-			Node: node, NodeIP: config.NodeIP, Port: config.KubeletPort, Kubeconfig: identity.kubeletKubeconfig,
+			Node: node, NodeIP: config.NodeIP, Port: port, Kubeconfig: identity.kubeletKubeconfig,
 			ClientCAFile: identity.clientCA, TLSCertFile: identity.servingCert, TLSPrivateKeyFile: identity.servingKey,
 			RootDir: rootDir, PodLogsDir: filepath.Join(e.env.Sandbox, "pods"), RuntimeSocket: containers.Socket(),
 			CgroupRoot: e.env.Cgroup, CPUQuota: mayLimitCPU(e.env.Cgroup, e.about), Capacity: capacity,

@@ -25,14 +25,15 @@ func CanMasquerade() bool {
 
 // nat gives packets of pods the node's address where they leave the ranges of pods: nobody outside knows the way back.
 type nat struct {
-	own  netip.Prefix
-	keep []string
-	last string
+	table string
+	own   netip.Prefix
+	keep  []string
+	last  string
 }
 
 // prepare makes the rules, or leaves those of an earlier executor until all nodes are known.
 func (n *nat) prepare(ctx context.Context) error {
-	if exec.CommandContext(ctx, "nft", "list", "table", family(n.own), natTable).Run() == nil {
+	if exec.CommandContext(ctx, "nft", "list", "table", family(n.own), n.table).Run() == nil {
 		return nil
 	}
 	return n.apply(ctx, []netip.Prefix{n.own})
@@ -79,13 +80,13 @@ table %[1]s %[2]s {
 		%[1]s saddr %[4]s %[1]s daddr != @keep %[1]s daddr != %[5]s masquerade
 	}
 }
-`, f, natTable, strings.Join(slices.Compact(keep), ", "), n.own, multicast, map[string]string{"ip": "ipv4", "ip6": "ipv6"}[f])
+`, f, n.table, strings.Join(slices.Compact(keep), ", "), n.own, multicast, map[string]string{"ip": "ipv4", "ip6": "ipv6"}[f])
 }
 
-func (n *nat) remove(ctx context.Context) error { return removeNAT(ctx, family(n.own)) }
+func (n *nat) remove(ctx context.Context) error { return removeNAT(ctx, family(n.own), n.table) }
 
-func removeNAT(ctx context.Context, family string) error {
-	return nft(ctx, fmt.Sprintf("add table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, natTable))
+func removeNAT(ctx context.Context, family, table string) error {
+	return nft(ctx, fmt.Sprintf("add table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, table))
 }
 
 func family(p netip.Prefix) string {

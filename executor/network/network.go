@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +76,7 @@ func New(config Config, client kubernetes.Interface) (*Network, error) {
 	n := &Network{config: plan.Config{Mode: config.Mode, Own: own, Link: link.network}, client: client, ready: make(chan struct{})}
 	n.device = &device{link: link, own: own, tunnel: config.Mode == plan.VXLAN}
 	if config.Masquerade {
-		n.nat = &nat{own: own.Pods.Masked(), keep: config.KeepAddress}
+		n.nat = &nat{table: natTable, own: own.Pods.Masked(), keep: config.KeepAddress}
 	}
 	return n, nil
 }
@@ -91,8 +92,13 @@ func (n *Network) start() { n.readyOnce.Do(func() { close(n.ready) }) }
 
 // Run keeps the ways until ctx ends, then removes them.
 func (n *Network) Run(ctx context.Context) error {
-	lock, err := Lock(ctx, lockName, n.start)
+	alone := n.alone()
+	lock, err := Lock(ctx, lockName, func() {
+		alone.stand(ctx)
+		n.start()
+	})
 	if err != nil || lock == nil {
+		alone.giveUp(ctx)
 		return err
 	}
 	defer func() { _ = lock.Close() }() // it goes with the process at the latest
@@ -108,12 +114,43 @@ func (n *Network) Run(ctx context.Context) error {
 	if err := n.prepare(ctx); err != nil {
 		return fmt.Errorf("pod network: %w", err)
 	}
+	alone.giveUp(ctx) // or those of one that was killed
 	n.start()
 	if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		n.follow(ctx, informer, changed)
 	}
 	n.remove(ctx)
 	return nil
+}
+
+// alone is what does for our pods, while another executor has the ways, as that does for its own: they leave their range under
+// the node's address. It is nil without masquerading.
+func (n *Network) alone() *nat {
+	if n.nat == nil {
+		return nil
+	}
+	name := strings.NewReplacer(".", "_", ":", "_", "/", "_").Replace(n.nat.own.String())
+	return &nat{table: natTable + "_" + name, own: n.nat.own, keep: n.nat.keep}
+}
+
+// stand makes the rules for our range alone.
+func (n *nat) stand(ctx context.Context) {
+	if n == nil {
+		return
+	}
+	if err := n.apply(ctx, []netip.Prefix{n.own}); err != nil {
+		glog.Warningf("pods reach no address outside table=%s err=%v", n.table, err)
+	}
+}
+
+// giveUp removes the rules, if there are any.
+func (n *nat) giveUp(ctx context.Context) {
+	if n == nil {
+		return
+	}
+	if err := n.remove(context.WithoutCancel(ctx)); err != nil {
+		glog.Warningf("leave masquerading table=%s err=%v", n.table, err)
+	}
 }
 
 // follow makes the kernel agree with the nodes until ctx ends.
@@ -243,7 +280,7 @@ func RemoveLeftovers(ctx context.Context) error {
 	err = (&device{}).remove()
 	if CanMasquerade() {
 		for _, family := range []string{"ip", "ip6"} {
-			err = errors.Join(err, removeNAT(ctx, family))
+			err = errors.Join(err, removeNAT(ctx, family, natTable))
 		}
 	}
 	return err
