@@ -121,7 +121,7 @@ test-resources: ## what pods may use, at length: 100 pods that end, with and wit
 	@$(STEP) test-resources env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 20m ./test/resources
 
 .PHONY: test-leases
-test-leases: ## a thousand pods that end, fail or are deleted leave no address, link or rule (root; after build; half an hour)
+test-leases: ## a thousand pods that end, fail or are deleted leave no address, link or rule (root; after build; six minutes)
 	@$(STEP) test-leases env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 90m -run '^TestLeasesEnd$$' ./test/network
 
 .PHONY: test-long

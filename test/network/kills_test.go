@@ -86,6 +86,11 @@ func TestTrafficThroughKills(t *testing.T) {
 	}
 	waitGreeting(t, "10.89.0.12:31030", "through-1")
 	nothingStale(t, 2)
+	for _, other := range []int{1, 3} {
+		if routes := onAgent(t, 2, "ip", "route", "show", "proto", "89"); !strings.Contains(routes, fmt.Sprintf("10.89.%d.0/24 via", other)) {
+			t.Errorf("agent 2 has no way to agent %d: %s", other, routes)
+		}
+	}
 	if rules := onAgent(t, 2, "iptables-save", "-t", "nat"); strings.Count(rules, "31030") == 0 ||
 		strings.Contains(rules, before.Status.PodIP+":8080") && before.Status.PodIP != after.Status.PodIP {
 		t.Errorf("rules for host ports of a sandbox that is gone:\n%s", rules)
@@ -145,9 +150,4 @@ func nothingStale(t *testing.T, n int) {
 		}
 		return nil
 	})
-	for other := 1; other <= 3; other++ {
-		if routes := onAgent(t, n, "ip", "route", "show", "proto", "89"); other != n && !strings.Contains(routes, fmt.Sprintf("10.89.%d.0/24 via", other)) {
-			t.Errorf("agent %d has no way to agent %d: %s", n, other, routes)
-		}
-	}
 }
