@@ -25,6 +25,9 @@ type survey struct {
 	since time.Time
 }
 
+// blankWait is when to look again at a master that knew no agent.
+const blankWait = 10 * time.Second
+
 // askSurvey asks for a look at agents, executors and nodes, after the one that is under way.
 func (c *Core) askSurvey(why string) {
 	s := &c.survey
@@ -67,9 +70,10 @@ func (c *Core) onSurveyed(ev Surveyed) {
 			c.resolveAgent(a, ev, asked)
 		}
 	}
-	c.clearUnknown(ev, asked)
 	// Nobody may tell of an agent because it has yet to register with a new master.
-	if ev.Complete && !asked.Before(s.since.Add(c.cfg.RemovalWait)) {
+	waited := !asked.Before(s.since.Add(c.cfg.RemovalWait))
+	c.clearUnknown(ev, asked, waited)
+	if ev.Complete && waited {
 		c.clearAbsent(ev, asked)
 	}
 	c.touchAll()
@@ -122,12 +126,18 @@ func (c *Core) away(agentID string) bool {
 }
 
 // clearUnknown ends the tasks that Mesos knows nothing of on agents that it does not know either. A master that waits for an
-// agent to register anew has it in its registry, and does not answer for its tasks.
-func (c *Core) clearUnknown(ev Surveyed, asked time.Time) {
+// agent to register anew has it in its registry, and does not answer for its tasks; but one that knows no agent at all keeps
+// its registry in memory or has lost it, and is asked again until waited.
+func (c *Core) clearUnknown(ev Surveyed, asked time.Time, waited bool) {
 	if !ev.Complete {
 		return
 	}
-	for _, task := range c.tasks.Live(func(t *tasks.Task) bool { return t.State == mesos.TASK_UNKNOWN && !ev.knows(t.AgentID) }) {
+	unknown := c.tasks.Live(func(t *tasks.Task) bool { return t.State == mesos.TASK_UNKNOWN && !ev.knows(t.AgentID) })
+	if blank := len(ev.Registered)+len(ev.Recovered)+len(ev.Unreachable) == 0; blank && !waited && len(unknown) > 0 {
+		c.survey.at = c.now.Add(blankWait)
+		return
+	}
+	for _, task := range unknown {
 		if a := c.agents[task.AgentID]; a == nil || a.changed.Before(asked) && len(c.pool.Holds(task.AgentID)) == 0 {
 			c.lose(task, "Mesos knows neither the task nor agent "+task.AgentID)
 		}
