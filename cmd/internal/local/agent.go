@@ -40,7 +40,7 @@ func (a agent) attributes() string {
 
 // ownAgentFlags are flags of agents that the layout of a local cluster fixes, or that have a flag of local mode.
 var ownAgentFlags = []string{
-	"cgroups_root", "executor_environment_variables", "hostname", "ip", "launcher", "launcher_dir", "master",
+	"cgroups_root", "executor_environment_variables", "hostname", "ip", "launcher", "launcher_dir",
 	"port", "resources", "runtime_dir", "systemd_enable_support", "work_dir",
 }
 
