@@ -18,9 +18,15 @@ const (
 	AnnotationOfferID = AnnotationPrefix + "/offerId"
 	// AnnotationExecutorID is the id of the executor that runs the pod. It also stands on nodes.
 	AnnotationExecutorID = AnnotationPrefix + "/executorId"
+	// AnnotationRole is the Mesos role that the pod's resources are allocated to.
+	AnnotationRole = AnnotationPrefix + "/role"
 	// AnnotationExecutorResources stands on nodes: the executor's fixed share, as "cpus:C;mem:M" (MB).
 	AnnotationExecutorResources = AnnotationPrefix + "/executorResources"
 )
+
+// AnnotationRoles is the one annotation that people write. On a namespace it lists the Mesos roles that its pods may use,
+// separated by commas, the best first. On a pod it lists those of them that this pod may use.
+const AnnotationRoles = AnnotationPrefix + "/roles"
 
 // LabelAttributePrefix begins the node label of each agent attribute: attribute "rack" becomes
 // k8s.mesosphere.io/attribute-rack (EX-105).
@@ -36,7 +42,9 @@ const TaintAgentUnreachable = AnnotationPrefix + "/agent-unreachable"
 const TaintMesos = AnnotationPrefix + "/mesos"
 
 // IsOurs tells whether an annotation key is one that only mesopod writes.
-func IsOurs(key string) bool { return strings.HasPrefix(key, AnnotationPrefix+"/") }
+func IsOurs(key string) bool {
+	return strings.HasPrefix(key, AnnotationPrefix+"/") && key != AnnotationRoles
+}
 
 // OurAnnotations returns the annotations with keys of ours, never nil. A patch sends only these (EX-30).
 func OurAnnotations(all map[string]string) map[string]string {

@@ -27,8 +27,9 @@ type Config struct {
 	Master string
 	// MasterTLS is how to speak https to them.
 	MasterTLS mesosconn.TLS
-	// Role that the framework takes offers of. Only "*" is supported.
-	Role string
+	// Roles that the framework takes offers in; the first is never suppressed. DefaultRoles are those of namespaces that name
+	// none themselves, the best first; empty is the first of Roles.
+	Roles, DefaultRoles []string
 	// FrameworkName and Principal identify the framework in Mesos. Principal may be empty.
 	FrameworkName, Principal string
 	// SecretFile holds the secret of Principal, where masters authenticate frameworks. Empty: no credentials are sent.
@@ -69,7 +70,8 @@ type Config struct {
 // DefaultConfig is what holds where neither flags nor a document say anything.
 func DefaultConfig() Config {
 	return Config{
-		Role:              "*",
+		Roles:             []string{procure.AnyRole},
+		DefaultRoles:      []string{},
 		FrameworkName:     "mesopod",
 		User:              "root",
 		StatusAddress:     defaultStatusAddress,
@@ -94,9 +96,7 @@ const configuration = "scheduler configuration"
 func (c Config) Faults() (faults []settings.Fault) {
 	fault := func(key, format string, args ...any) { faults = append(faults, settings.Faultf(key, format, args...)) }
 	faults = c.MesosFaults()
-	if c.Role != "*" {
-		fault("role", "%q: only role * is supported yet", c.Role)
-	}
+	faults = append(faults, c.roleFaults()...)
 	if c.FrameworkName == "" {
 		fault("frameworkName", "it is empty")
 	}
@@ -144,6 +144,29 @@ func (c Config) MesosFaults() (faults []settings.Fault) {
 // Operator makes calls of the operator API for people, as the configured principal.
 func (c Config) Operator() (*mesosconn.Operator, error) { return mesosconn.NewOperator(c.mesos()) }
 
+func (c Config) roleFaults() (faults []settings.Fault) {
+	if len(c.Roles) == 0 {
+		faults = append(faults, settings.Faultf("roles", "it is empty; the role of everybody is *"))
+	}
+	for key, roles := range map[string][]string{"roles": c.Roles, "defaultRoles": c.DefaultRoles} {
+		for i, role := range roles {
+			place := fmt.Sprintf("%s[%d]", key, i)
+			if wrong := procure.RoleFault(role); wrong != "" {
+				faults = append(faults, settings.Faultf(place, "%q: %s", role, wrong))
+			}
+			if slices.Contains(roles[:i], role) {
+				faults = append(faults, settings.Faultf(place, "%q is named twice", role))
+			}
+		}
+	}
+	for i, role := range c.DefaultRoles {
+		if !slices.Contains(c.Roles, role) {
+			faults = append(faults, settings.Faultf(fmt.Sprintf("defaultRoles[%d]", i), "%q is none of roles", role))
+		}
+	}
+	return faults
+}
+
 func (c Config) nameFaults() (faults []settings.Fault) {
 	if len(c.SchedulerNames) == 0 {
 		faults = append(faults, settings.Faultf("schedulerNames", "it is empty"))
@@ -175,6 +198,7 @@ func (c Config) core(programs procure.Bundle) core.Config {
 		KeeperURI:         c.keeperURI(),
 		BundleDir:         c.BundleDir,
 		SchedulerNames:    c.SchedulerNames,
+		Roles:             procure.RolePolicy{Framework: c.Roles, Default: c.DefaultRoles},
 		User:              c.User,
 	}
 }
@@ -183,7 +207,7 @@ func (c Config) mesos() mesosconn.Config {
 	return mesosconn.Config{
 		Master: c.Master, TLS: c.MasterTLS, SecretFile: c.SecretFile,
 		Framework: mesosconn.Framework{
-			User: c.User, Name: c.FrameworkName, Principal: c.Principal,
+			User: c.User, Name: c.FrameworkName, Roles: c.Roles, Principal: c.Principal,
 			Hostname: c.Hostname, WebUIURL: c.webUIURL(), FailoverTimeout: c.FailoverTimeout,
 		},
 	}

@@ -17,13 +17,15 @@ func describeEffect(effect core.Effect) string {
 		for i := range e.Tasks {
 			tasks[i] = e.Tasks[i].TaskID.Value
 		}
-		return fmt.Sprintf("accept offers agent=%s offer=%s task=%s why=%q", e.AgentID, strings.Join(e.OfferIDs, ","), strings.Join(tasks, ","), e.Why)
+		return fmt.Sprintf("accept offers agent=%s role=%s offer=%s task=%s why=%q", e.AgentID, e.Role, strings.Join(e.OfferIDs, ","), strings.Join(tasks, ","), e.Why)
 	case core.Decline:
 		return fmt.Sprintf("decline offers offer=%s refuse=%gs why=%q", strings.Join(e.OfferIDs, ","), e.RefuseSeconds, e.Why)
 	case core.AcceptInverse:
 		return fmt.Sprintf("accept inverse offer=%s refuse=%gs why=%q", strings.Join(e.OfferIDs, ","), e.RefuseSeconds, e.Why)
 	case core.Revive:
-		return fmt.Sprintf("revive offers why=%q", e.Why)
+		return fmt.Sprintf("revive offers role=%s why=%q", strings.Join(e.Roles, ","), e.Why)
+	case core.Suppress:
+		return fmt.Sprintf("suppress offers role=%s why=%q", strings.Join(e.Roles, ","), e.Why)
 	case core.Acknowledge:
 		return fmt.Sprintf("acknowledge update task=%s agent=%s why=%q", e.TaskID, e.AgentID, e.Why)
 	case core.Kill:
@@ -107,6 +109,8 @@ func describeEvent(event core.Event) string {
 		return fmt.Sprintf("event=%s pod=%s phase=%s node=%s", kind, podKey(e.Pod), e.Pod.Status.Phase, e.Pod.Spec.NodeName)
 	case core.PodGone:
 		return fmt.Sprintf("event=%s pod=%s", kind, podKey(e.Pod))
+	case core.NamespaceRoles:
+		return fmt.Sprintf("event=%s namespace=%s roles=%q", kind, e.Namespace, e.Roles)
 	case core.FrameworkIDStored:
 		return fmt.Sprintf("event=%s framework=%s", kind, e.FrameworkID)
 	case core.NodeStored:

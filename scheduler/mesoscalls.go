@@ -25,7 +25,9 @@ func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
 	case core.AcceptInverse:
 		return conn.AcceptInverse(ctx, e)
 	case core.Revive:
-		return conn.Revive(ctx)
+		return conn.Revive(ctx, e)
+	case core.Suppress:
+		return conn.Suppress(ctx, e)
 	case core.Acknowledge:
 		return conn.Acknowledge(ctx, e)
 	case core.Kill:

@@ -121,7 +121,13 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	s.synced = registration.HasSynced
+	namespaces, err := s.kube.WatchRoles(func(namespace, roles string) {
+		s.loop.post(core.NamespaceRoles{Namespace: namespace, Roles: roles})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.synced = func() bool { return registration.HasSynced() && namespaces() }
 	if _, err := s.kube.Nodes().AddEventHandler(nodeFeed(s.loop.post)); err != nil {
 		return nil, fmt.Errorf("watch nodes: %w", err)
 	}
@@ -225,7 +231,7 @@ func (s *Scheduler) work(ctx context.Context) error {
 // dispatch hands an effect to the part that carries it out. It runs in the loop and never blocks.
 func (s *Scheduler) dispatch(effect core.Effect) {
 	switch e := effect.(type) {
-	case core.Accept, core.Decline, core.AcceptInverse, core.Revive, core.Acknowledge, core.Kill, core.Message, core.Reconcile:
+	case core.Accept, core.Decline, core.AcceptInverse, core.Revive, core.Suppress, core.Acknowledge, core.Kill, core.Message, core.Reconcile:
 		s.caller.calls.push(effect)
 	case core.LookUpAgent:
 		s.caller.lookUps.push(e)

@@ -15,7 +15,8 @@ var Document = settings.Identity{APIVersion: messages.ExecutorConfigAPIVersion, 
 // Settings are all that can be set, each told once: names, help, and the field of c that holds it.
 func (c *Config) Settings() []settings.Setting {
 	list := append(c.MesosSettings(), []settings.Setting{
-		{Key: "role", Flag: "role", Value: &c.Role, Help: "Mesos role; only * is supported yet"},
+		{Key: "roles", Flag: "roles", Value: &c.Roles, Help: "Mesos roles to take offers in; namespaces and pods choose among them by annotation k8s.mesosphere.io/roles"},
+		{Key: "defaultRoles", Flag: "default-roles", Value: &c.DefaultRoles, Help: "roles of namespaces that name none themselves, the best first (default the first of roles)"},
 		{Key: "frameworkName", Flag: "framework-name", Value: &c.FrameworkName, Help: "the framework's name in Mesos"},
 		{Key: "user", Flag: "user", Value: &c.User, Help: "user that executors run as on agents"},
 		{Key: "failoverTimeout", Flag: "failover-timeout", Value: &c.FailoverTimeout, Help: "how long Mesos keeps the pods while no scheduler is there; at least 1m"},

@@ -81,7 +81,7 @@ func (c *Conn) status(u ledger.Update) mesos.TaskStatus {
 
 // agentOf reads SUBSCRIBED.
 func agentOf(s *executor.Event_Subscribed) Agent {
-	agent := Agent{Hostname: s.AgentInfo.Hostname, Resources: agentsize.Of(s.AgentInfo.Resources), Executor: agentsize.Of(s.ExecutorInfo.Resources)}
+	agent := Agent{Hostname: s.AgentInfo.Hostname, Resources: agentsize.Of(s.AgentInfo.Resources, s.FrameworkInfo.Roles), Executor: agentsize.All(s.ExecutorInfo.Resources)}
 	if s.AgentInfo.ID != nil {
 		agent.ID = s.AgentInfo.ID.Value
 	}

@@ -20,10 +20,19 @@ func scalar(name string, value float64, change ...func(*mesos.Resource)) mesos.R
 // TestOf proves the sum of EX-107: what any role may use, and nothing that has an owner or comes and goes.
 func TestOf(t *testing.T) {
 	star, prod := "*", "prod"
+	ours, under := "ours", "ours/deep"
 	got := agentsize.Of([]mesos.Resource{
+		scalar("mem", 1, func(r *mesos.Resource) { r.Reservations = []mesos.Resource_ReservationInfo{{Role: &ours}} }),
+		scalar("mem", 2, func(r *mesos.Resource) {
+			r.Reservations = []mesos.Resource_ReservationInfo{{Role: &ours}, {Role: &under}}
+		}),
+		scalar("mem", 4, func(r *mesos.Resource) { r.Role = &ours }),
+		scalar("mem", 8, func(r *mesos.Resource) {
+			r.Reservations = []mesos.Resource_ReservationInfo{{Role: &ours}, {Role: &prod}}
+		}),
 		scalar("cpus", 0.1), scalar("cpus", 0.2, func(r *mesos.Resource) { r.Role = &star }),
 		scalar("cpus", 8, func(r *mesos.Resource) { r.Role = &prod }),
-		scalar("cpus", 8, func(r *mesos.Resource) { r.Reservation = &mesos.Resource_ReservationInfo{} }),
+		scalar("cpus", 8, func(r *mesos.Resource) { r.Reservation, r.Role = &mesos.Resource_ReservationInfo{}, &prod }),
 		scalar("cpus", 8, func(r *mesos.Resource) { r.Reservations = []mesos.Resource_ReservationInfo{{Role: &prod}} }),
 		scalar("cpus", 8, func(r *mesos.Resource) { r.Revocable = &mesos.Resource_RevocableInfo{} }),
 		scalar("mem", 512), scalar("mem", 512.5),
@@ -33,8 +42,8 @@ func TestOf(t *testing.T) {
 		scalar("disk", 5000, func(r *mesos.Resource) { r.Shared = &mesos.Resource_SharedInfo{} }),
 		scalar("gpus", 1),
 		{Name: "ports", Type: mesos.RANGES.Enum(), Ranges: &mesos.Value_Ranges{}},
-	})
-	if want := (messages.Resources{CPUs: 0.3, MemMB: 1024.5, DiskMB: 100}); got != want {
+	}, []string{"*", "ours/deep"})
+	if want := (messages.Resources{CPUs: 0.3, MemMB: 1031.5, DiskMB: 100}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
@@ -11,7 +12,6 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/nodes"
-	"github.com/mesopod/mesopod/scheduler/procure"
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
 
@@ -47,8 +47,9 @@ func (c *Core) onOffers(ev Offers) {
 
 func (c *Core) onOffer(offer *mesos.Offer) {
 	id := offer.AgentID.Value
-	if role := offer.GetAllocationInfo().GetRole(); role != procure.Role {
-		c.decline([]string{offer.ID.Value}, longRefusal, DeclinedRole, fmt.Sprintf("offer of role %q; only %q is used", role, procure.Role))
+	role := offer.GetAllocationInfo().GetRole()
+	if all := c.procure.Roles.All(); !slices.Contains(all, role) {
+		c.decline([]string{offer.ID.Value}, longRefusal, DeclinedRole, fmt.Sprintf("offer in role %q; the framework's are %s", role, strings.Join(all, ", ")))
 		return
 	}
 	a := c.agents[id]
@@ -74,7 +75,7 @@ func (c *Core) onOffer(offer *mesos.Offer) {
 		c.askSurvey("agent " + id + " runs an executor that was started by an earlier scheduler")
 	}
 	c.pool.Add(offer, c.now.Add(c.cfg.OfferHold))
-	if b := c.batches[id]; b != nil && b.starved {
+	if b := c.batches[slot(id, role)]; b != nil && b.starved {
 		b.due = c.now
 	}
 	c.dirty[id] = true
@@ -260,7 +261,7 @@ func (c *Core) reconsider(node string) {
 		if a := c.agents[id]; a.refused != "" && a.info.Hostname == node {
 			delete(c.agents, id)
 			c.reactivated(id)
-			c.revive.long = true
+			c.revive.of(c.scout()).long = true
 		}
 	}
 }
@@ -268,6 +269,12 @@ func (c *Core) reconsider(node string) {
 // executorRuns: the executor was seen, or live tasks need one.
 func (c *Core) executorRuns(agentID string) bool {
 	return c.agents[agentID].executor || c.tasks.LiveOn(agentID) > 0
+}
+
+// paid tells that the executor's share needs not be taken from offers any more: one runs, and what it was started with is
+// known.
+func (c *Core) paid(agentID string) bool {
+	return c.agents[agentID] != nil && c.executorRuns(agentID) && c.executors[agentID] != nil
 }
 
 // ExecutorRuns tells whether an executor of ours was launched on the agent, whose node has that name, and has not ended,
@@ -285,25 +292,11 @@ func (c *Core) keepNodes() {
 			continue
 		}
 		runs := c.executorRuns(id)
-		c.pool.SetExecutor(id, runs)
+		c.pool.SetExecutor(id, c.paid(id))
 		if !a.stored {
 			continue
 		}
 		c.keep(a, runs)
 		c.taint(a)
-	}
-}
-
-// dueOffers declines what was held long enough: for long when nothing waits, for seconds when pods wait that cannot
-// use it.
-func (c *Core) dueOffers() {
-	for _, expired := range c.pool.Expire(c.now) {
-		c.dirty[expired.AgentID] = true
-		if c.wanting() || !c.open() {
-			c.decline(expired.OfferIDs, shortRefusal, DeclinedUnfit, "held long enough; the pods that wait do not use it")
-			continue
-		}
-		c.revive.long = true
-		c.decline(expired.OfferIDs, longRefusal, DeclinedIdle, "held long enough; no pod waits")
 	}
 }

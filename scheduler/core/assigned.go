@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/offers"
 	"github.com/mesopod/mesopod/scheduler/procure"
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
@@ -78,7 +79,7 @@ func (c *Core) unassign(uid types.UID) {
 	delete(c.assigned, uid)
 	if l := c.launches[uid]; l != nil && l.assigned && l.task == "" {
 		delete(c.launches, uid)
-		c.unbatch(l.agentID, uid)
+		c.unbatch(l, uid)
 		c.release(uid)
 	}
 }
@@ -129,19 +130,20 @@ func (c *Core) place(agentID string, pod *corev1.Pod) (why string) {
 	case agent.gone:
 		return "Mesos has lost the agent, which may come back"
 	}
-	need, err := procure.NeedOf(pod, c.procure)
+	need, err := c.need(pod)
 	if err != nil {
 		return err.Error()
 	}
 	view := c.view(agentID)
-	if why := procure.Fits(view, need); why != "" {
+	role, why := procure.Choose(view, need)
+	if why != "" {
 		return why
 	}
 	uid := pod.UID
-	c.pool.Claim(agentID, uid, need.On(view.Limits))
+	c.pool.Claim(offers.Claim{UID: uid, AgentID: agentID, Role: role, Need: need.On(view.Limits)})
 	c.dirty[agentID] = true
 	delete(c.assigned, uid)
-	c.join(uid, &launch{assigned: true, pod: pod, node: pod.Spec.NodeName, agentID: agentID, deadline: c.now.Add(c.cfg.OfferWait)})
+	c.join(uid, &launch{assigned: true, pod: pod, node: pod.Spec.NodeName, agentID: agentID, role: role, deadline: c.now.Add(c.cfg.OfferWait)})
 	return ""
 }
 
@@ -185,17 +187,4 @@ func (c *Core) launched(uid types.UID) {
 		c.pace[uid] = p
 	}
 	p.last, p.counted = c.now, false
-}
-
-// wanting tells that pods wait that an offer could help.
-func (c *Core) wanting() bool {
-	if c.podsWait() || c.starved() || c.staticWait() {
-		return true
-	}
-	for _, a := range c.assigned {
-		if agent := c.agents[c.nodes[a.pod.Spec.NodeName]]; agent != nil && !agent.gone && !c.now.Before(a.at) {
-			return true
-		}
-	}
-	return false
 }

@@ -21,6 +21,8 @@ type Config struct {
 	StaticPods []messages.StaticPod
 	// User runs the executor; empty leaves it to the framework's user.
 	User string
+	// Roles are the framework's roles in Mesos ("*"), and which of them pods may use.
+	Roles procure.RolePolicy
 	// SchedulerNames are the values of spec.schedulerName that are ours ("mesos").
 	SchedulerNames []string
 	// DefaultCPUs (cores, 0.1) and DefaultMemMB (MiB, 64) are for pods without requests.
@@ -85,7 +87,7 @@ func (c Config) Procure() procure.Config {
 	c = c.withDefaults()
 	return procure.Config{
 		Executor: c.ExecutorResources, KeeperURI: c.KeeperURI, BundleDir: c.BundleDir, Bundle: c.Bundle, User: c.User,
-		DefaultCPUs: c.DefaultCPUs, DefaultMemMB: c.DefaultMemMB,
+		DefaultCPUs: c.DefaultCPUs, DefaultMemMB: c.DefaultMemMB, Roles: c.Roles,
 	}
 }
 

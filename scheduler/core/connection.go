@@ -9,14 +9,6 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 )
 
-// revive keeps the rate of REVIVE down.
-type revive struct {
-	// long: offers were declined with a long filter since the last REVIVE. used: an ACCEPT gave a remainder back.
-	long, used bool
-	last       time.Time
-	at         time.Time // when a postponed REVIVE is due; zero for none
-}
-
 func (c *Core) onSubscribed(ev Subscribed) {
 	if c.connected {
 		c.onDisconnected() // The offers of the earlier stream are gone all the same.
@@ -30,7 +22,7 @@ func (c *Core) onSubscribed(ev Subscribed) {
 		c.do(StoreFrameworkID{FrameworkID: ev.FrameworkID, Why: "subscribed; nothing is accepted before the id is stored"})
 	}
 	// A new subscription starts without filters and without offers.
-	c.revive.long, c.revive.used = false, false
+	clear(c.revive.roles)
 	c.reconcile("subscribed")
 	c.askSurvey("subscribed")
 	c.touchAll()
@@ -138,52 +130,6 @@ func (c *Core) dueReconciliation() {
 	r.by, r.over = time.Time{}, true
 	clear(r.awaiting)
 	c.touchAll()
-}
-
-func (c *Core) onWaiting(ev Waiting) {
-	if ev.Pod.Spec.NodeName == "" && ev.Pod.DeletionTimestamp == nil && c.launches[ev.Pod.UID] == nil {
-		c.waiting[ev.Pod.UID] = ev.Why
-	}
-}
-
-// podsWait tells that kube-scheduler found no node for some pod. It may have said so of a pod that had left meanwhile.
-func (c *Core) podsWait() bool {
-	for uid := range c.waiting {
-		if c.pods[uid] != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// starved tells that some batch waits for offers.
-func (c *Core) starved() bool {
-	for _, b := range c.batches {
-		if b.starved {
-			return true
-		}
-	}
-	return false
-}
-
-// considerRevive clears the filters if pods wait and something was given back since the last time.
-func (c *Core) considerRevive() {
-	r := &c.revive
-	r.at = time.Time{}
-	if !c.open() || !r.long && !r.used || !c.wanting() {
-		return
-	}
-	gap, why := reviveGap, "pods wait, and offers were declined for long"
-	if r.used {
-		gap = min(leastGap+time.Duration(len(c.agents))*gapPerAgent, mostGap)
-		why = "pods wait, and a launch left a remainder"
-	}
-	if at := r.last.Add(gap); !r.last.IsZero() && c.now.Before(at) {
-		r.at = at
-		return
-	}
-	r.last, r.long, r.used = c.now, false, false
-	c.do(Revive{Why: why})
 }
 
 // due are the keys, in order, of what has come by now; a zero time never comes. Most steps find nothing, so nothing is

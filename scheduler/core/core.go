@@ -42,16 +42,18 @@ type Core struct {
 	draining map[string]time.Time
 	short    map[string]bool // agents whose executor runs without the static pods that it should
 	pods     map[types.UID]*corev1.Pod
+	// namespaces are their annotations messages.AnnotationRoles.
+	namespaces map[string]string
 
 	// What is under way.
 	launches map[types.UID]*launch
-	batches  map[string]*batch // agent id
+	batches  map[string]*batch // by slot
 	killing  map[string]*tasks.Task
 	verdicts map[string]*tasks.Task // ended tasks whose pods may need FailPod
 	again    []retry
 	assigned map[types.UID]*assignment // pods that have a node and want a task
 	pace     map[types.UID]*pace       // of launches on assigned nodes
-	waiting  map[types.UID]string      // pods that kube-scheduler found no node for, and its reason
+	waiting  map[types.UID]waiting     // pods that kube-scheduler found no node for
 	gate     gate
 	revive   revive
 
@@ -76,7 +78,8 @@ func New(cfg Config) *Core {
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
-		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]string{}, gate: newGate(),
+		assigned: map[types.UID]*assignment{}, pace: map[types.UID]*pace{}, waiting: map[types.UID]waiting{}, gate: newGate(),
+		namespaces: map[string]string{}, revive: newRevive(),
 		dirty: map[string]bool{}, published: map[string]*offers.View{},
 	}
 }
@@ -128,6 +131,8 @@ func (c *Core) take(ev Event) {
 		c.onPodChanged(ev.Pod)
 	case PodGone:
 		c.onPodGone(ev.Pod)
+	case NamespaceRoles:
+		c.onNamespaceRoles(ev)
 	case FrameworkIDStored:
 		c.onFrameworkIDStored(ev)
 	case NodeStored:

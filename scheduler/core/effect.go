@@ -16,10 +16,12 @@ type Effect interface{ effect() }
 
 // Calls to the Mesos master.
 type (
-	// Accept launches tasks on offers of one agent: one ACCEPT call with one LAUNCH operation. What the tasks do not use
+	// Accept launches tasks on offers of one agent in one role: one ACCEPT call with one LAUNCH operation. What the tasks do not use
 	// is given back with RefuseSeconds.
 	Accept struct {
 		AgentID, Node string
+		// Role is the offers', and all that the tasks take is allocated to it.
+		Role          string
 		OfferIDs      []string
 		Tasks         []mesos.TaskInfo
 		RefuseSeconds float64
@@ -39,8 +41,16 @@ type (
 		RefuseSeconds float64
 		Why           string
 	}
-	// Revive clears the filters that earlier declines set.
-	Revive struct{ Why string }
+	// Revive clears the filters that earlier declines set in some roles, and ends their suppression.
+	Revive struct {
+		Roles []string
+		Why   string
+	}
+	// Suppress ends offers in some roles until the next Revive.
+	Suppress struct {
+		Roles []string
+		Why   string
+	}
 	// Acknowledge ends the retries of one status update. It always comes after the effects of applying the update.
 	Acknowledge struct {
 		AgentID, TaskID string
@@ -168,6 +178,7 @@ func (Accept) effect()           {}
 func (Decline) effect()          {}
 func (AcceptInverse) effect()    {}
 func (Revive) effect()           {}
+func (Suppress) effect()         {}
 func (Acknowledge) effect()      {}
 func (Kill) effect()             {}
 func (Message) effect()          {}

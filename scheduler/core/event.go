@@ -79,6 +79,9 @@ type (
 	PodChanged struct{ Pod *corev1.Pod }
 	// PodGone is a pod that left the API server.
 	PodGone struct{ Pod *corev1.Pod }
+	// NamespaceRoles is the annotation messages.AnnotationRoles of a namespace that was added or changed, or, empty, the end
+	// of it. Those of the first list come before PodsSynced.
+	NamespaceRoles struct{ Namespace, Roles string }
 	// FrameworkIDStored answers the effect StoreFrameworkID. Nothing is accepted before it.
 	FrameworkIDStored struct{ FrameworkID string }
 	// NodeStored answers the effect StoreNode. AgentID is of the node that was stored: its agent may have gone meanwhile, and
@@ -138,6 +141,7 @@ func (Surveyed) event()          {}
 func (PodsSynced) event()        {}
 func (PodChanged) event()        {}
 func (PodGone) event()           {}
+func (NamespaceRoles) event()    {}
 func (FrameworkIDStored) event() {}
 func (NodeStored) event()        {}
 func (NodeGone) event()          {}

@@ -28,8 +28,15 @@ func (c *Core) onCallFailed(ev CallFailed) {
 	case Reconcile:
 		c.reconcileFailed(ev.Err)
 	case Revive:
-		c.revive.long = true
+		for _, role := range effect.Roles {
+			c.revive.of(role).long = true
+		}
 		c.note("", fmt.Sprintf("REVIVE failed, it is sent again: %v", ev.Err))
+	case Suppress:
+		for _, role := range effect.Roles {
+			c.revive.of(role).suppressed = false
+		}
+		c.note("", fmt.Sprintf("SUPPRESS failed, offers come and are declined: %v", ev.Err))
 	case LookUpAgent, Survey:
 		c.retry(effect, ev.Err)
 	case StoreFrameworkID:

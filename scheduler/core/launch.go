@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/scheduler/offers"
 	"github.com/mesopod/mesopod/scheduler/procure"
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
@@ -24,18 +25,24 @@ type launch struct {
 	pod      *corev1.Pod
 	node     string
 	agentID  string
+	role     string // that it takes its resources from; empty for an adopted one
 	task     string // empty until the ACCEPT is sent
 	// deadline ends the wait: for offers before the ACCEPT, for the binding after it.
 	deadline time.Time
 }
 
-// batch are the launches of one agent that wait for their ACCEPT, in order of their Binds.
+// batch are the launches of one agent in one role that wait for their ACCEPT, in order of their Binds.
 type batch struct {
+	agentID, role string
+
 	first   time.Time
 	due     time.Time // zero while starved
 	starved bool      // no offers to launch on; the next offer of the agent makes the batch due
 	uids    []types.UID
 }
+
+// slot is the key of a batch. No agent id has a blank in it.
+func slot(agentID, role string) string { return agentID + " " + role }
 
 func (c *Core) onReserve(ev Reserve) {
 	refuse := func(why string) { c.do(ReserveDone{Request: ev.Request, Refusal: why}) }
@@ -56,7 +63,7 @@ func (c *Core) onReserve(ev Reserve) {
 		refuse("the pod has a node already")
 		return
 	}
-	need, err := procure.NeedOf(ev.Pod, c.procure)
+	need, err := c.need(ev.Pod)
 	if err != nil {
 		refuse(err.Error())
 		return
@@ -64,14 +71,20 @@ func (c *Core) onReserve(ev Reserve) {
 	c.release(uid)
 	id := c.nodes[ev.Node]
 	view := c.view(id)
-	if why := procure.Fits(view, need); why != "" {
+	role, why := procure.Choose(view, need)
+	if why != "" {
 		refuse(why)
 		return
 	}
-	c.pool.Claim(id, uid, need.On(view.Limits))
+	c.pool.Claim(offers.Claim{UID: uid, AgentID: id, Role: role, Need: need.On(view.Limits)})
 	delete(c.waiting, uid)
 	c.dirty[id] = true
 	c.do(ReserveDone{Request: ev.Request})
+}
+
+// need is what a pod takes, as its namespace is now.
+func (c *Core) need(pod *corev1.Pod) (procure.Need, error) {
+	return procure.NeedOf(pod, c.namespaces[pod.Namespace], c.procure)
 }
 
 // release ends what is reserved for a pod.
@@ -98,7 +111,8 @@ func (c *Core) onBind(ev Bind) {
 		refuse(errdefs.ErrConflict, "another launch of the pod is under way")
 		return
 	}
-	id, _, reserved := c.pool.Claimed(uid)
+	claim, reserved := c.pool.Claimed(uid)
+	id := claim.AgentID
 	if !reserved || c.agents[id] == nil || c.agents[id].node != ev.Node {
 		c.release(uid)
 		refuse(errdefs.ErrUnavailable, "the pod's reservation on the node is gone, its offer was taken back")
@@ -109,7 +123,7 @@ func (c *Core) onBind(ev Bind) {
 		refuse(errdefs.ErrConflict, "the pod is being deleted")
 		return
 	}
-	c.join(uid, &launch{request: ev.Request, pod: ev.Pod, node: ev.Node, agentID: id, deadline: c.now.Add(c.cfg.OfferWait)})
+	c.join(uid, &launch{request: ev.Request, pod: ev.Pod, node: ev.Node, agentID: id, role: claim.Role, deadline: c.now.Add(c.cfg.OfferWait)})
 }
 
 // holder is a task that keeps the pod from another launch, or nil: one that runs, or that Mesos has yet to end. A task
@@ -124,18 +138,17 @@ func (c *Core) holder(uid types.UID) *tasks.Task {
 	return nil
 }
 
-// join puts a launch into the batch of its agent.
+// join puts a launch into the batch of its agent and role.
 func (c *Core) join(uid types.UID, l *launch) {
-	id := l.agentID
 	c.launches[uid] = l
 	c.gate.touched[uid] = true
-	b := c.batches[id]
+	b := c.batches[slot(l.agentID, l.role)]
 	if b == nil {
-		b = &batch{first: c.now}
-		c.batches[id] = b
+		b = &batch{agentID: l.agentID, role: l.role, first: c.now}
+		c.batches[slot(l.agentID, l.role)] = b
 	}
 	b.uids = append(b.uids, uid)
-	if len(c.pool.Holds(id)) == 0 {
+	if len(c.pool.HoldsIn(l.agentID, l.role)) == 0 {
 		b.starve()
 		return
 	}
@@ -159,40 +172,19 @@ func (c *Core) dueBatches() {
 	if !c.connected || !c.idStored {
 		return
 	}
-	for _, id := range due(c.batches, c.now, func(b *batch) time.Time { return b.due }) {
-		if b := c.batches[id]; b != nil {
-			c.flush(id, b)
+	for _, key := range due(c.batches, c.now, func(b *batch) time.Time { return b.due }) {
+		if b := c.batches[key]; b != nil {
+			c.flush(b)
 		}
 	}
 }
 
-// flush launches what the held offers of the agent cover, on all of them, in one ACCEPT.
-func (c *Core) flush(agentID string, b *batch) {
-	a := c.agents[agentID]
-	held := c.pool.Holds(agentID)
-	executor := c.executorInfo(agentID)
-	var infos []mesos.TaskInfo
-	var sent []types.UID
-	for _, uid := range c.pool.Fitting(agentID, b.uids) {
-		l := c.launches[uid]
-		_, need, _ := c.pool.Claimed(uid)
-		info, err := procure.Task(c.procure, procure.Launch{
-			FrameworkID: c.frameworkID, AgentID: agentID, Node: l.node, OfferIDs: held,
-			Attempt: c.tasks.NextAttempt(uid), Pod: l.pod, Need: need, Limits: a.info.Limits, Executor: executor,
-		})
-		if err != nil {
-			c.resolve(uid, err, "the pod cannot be put into a launch")
-			continue
-		}
-		infos, sent = append(infos, info), append(sent, uid)
-	}
-	alone := len(infos) == 0
-	if !alone || a != nil && c.executorRuns(agentID) {
-		if info := c.placeholderTask(agentID, executor); info != nil {
-			infos = append(infos, *info)
-		}
-	}
-	if b = c.batches[agentID]; b != nil && alone {
+// flush launches what the held offers of the batch's agent and role cover, on all of them, in one ACCEPT.
+func (c *Core) flush(b *batch) {
+	a, agentID, role := c.agents[b.agentID], b.agentID, b.role
+	infos, sent := c.prepare(b)
+	alone := len(sent) == 0
+	if b = c.batches[slot(agentID, role)]; b != nil && alone { // gone if no pod of it is left
 		b.starve()
 	}
 	if len(infos) == 0 {
@@ -202,18 +194,55 @@ func (c *Core) flush(agentID string, b *batch) {
 		l := c.launches[uid]
 		l.task = c.tasks.Launch(l.pod, agentID).ID
 		l.deadline = c.now.Add(c.cfg.LaunchTimeout)
-		c.unbatch(agentID, uid)
+		c.unbatch(l, uid)
 		if l.assigned {
 			c.launched(uid)
 		}
 	}
-	offerIDs := c.pool.Take(agentID, sent)
-	c.do(Accept{AgentID: agentID, Node: a.node, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: launchWhy(a.node, len(sent), len(infos))})
-	c.revive.used, a.ended = true, a.ended && alone
+	offerIDs := c.pool.Take(agentID, role, sent)
+	c.do(Accept{AgentID: agentID, Node: a.node, Role: role, OfferIDs: offerIDs, Tasks: infos, RefuseSeconds: 0, Why: launchWhy(a.node, len(sent), len(infos))})
+	c.revive.of(role).used, a.ended = true, a.ended && alone
 	c.dirty[agentID] = true
-	if b := c.batches[agentID]; b != nil {
+	if b := c.batches[slot(agentID, role)]; b != nil {
 		b.starve()
 	}
+}
+
+// prepare makes the tasks of a batch, as far as the held offers go, each with what it takes from them.
+func (c *Core) prepare(b *batch) (infos []mesos.TaskInfo, sent []types.UID) {
+	a := c.agents[b.agentID]
+	c.pool.SetExecutor(b.agentID, c.paid(b.agentID)) // what of it changed in this step counts
+	held := c.pool.HoldsIn(b.agentID, b.role)
+	stock := c.pool.Stock(b.agentID, b.role)
+	fitting := c.pool.Fitting(b.agentID, b.role, b.uids)
+	if a == nil || len(held) == 0 || len(fitting) == 0 && !c.executorRuns(b.agentID) {
+		return nil, nil
+	}
+	executor := c.executorInfo(b.agentID, stock)
+	for _, uid := range fitting {
+		l := c.launches[uid]
+		claim, _ := c.pool.Claimed(uid)
+		taken, enough := stock.Take(claim.Need)
+		if !enough { // Fitting counted the same resources
+			c.resolve(uid, fmt.Errorf("the offers of agent %s hold less than they sum up to: %w", l.node, errdefs.ErrUnavailable), "the offers hold too little")
+			continue
+		}
+		info, err := procure.Task(c.procure, procure.Launch{
+			AgentID: b.agentID, Node: l.node, OfferIDs: held, Attempt: c.tasks.NextAttempt(uid), Pod: l.pod,
+			Need: claim.Need, Role: b.role, Resources: taken, Limits: a.info.Limits, Executor: executor,
+		})
+		if err != nil {
+			c.resolve(uid, err, "the pod cannot be put into a launch")
+			continue
+		}
+		infos, sent = append(infos, info), append(sent, uid)
+	}
+	if len(infos) > 0 || c.executorRuns(b.agentID) {
+		if info := c.placeholderTask(b, stock, executor); info != nil {
+			infos = append(infos, *info)
+		}
+	}
+	return infos, sent
 }
 
 func launchWhy(node string, pods, all int) string {
@@ -225,14 +254,15 @@ func launchWhy(node string, pods, all int) string {
 }
 
 // unbatch takes a pod out of its batch; an empty batch goes.
-func (c *Core) unbatch(agentID string, uid types.UID) {
-	b := c.batches[agentID]
+func (c *Core) unbatch(l *launch, uid types.UID) {
+	key := slot(l.agentID, l.role)
+	b := c.batches[key]
 	if b == nil {
 		return
 	}
 	b.uids = slices.DeleteFunc(b.uids, func(o types.UID) bool { return o == uid })
 	if len(b.uids) == 0 {
-		delete(c.batches, agentID)
+		delete(c.batches, key)
 	}
 }
 
@@ -244,7 +274,7 @@ func (c *Core) resolve(uid types.UID, err error, why string) {
 	}
 	delete(c.launches, uid)
 	c.gate.touched[uid] = true
-	c.unbatch(l.agentID, uid)
+	c.unbatch(l, uid)
 	c.release(uid)
 	switch {
 	case l.assigned:

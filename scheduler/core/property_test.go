@@ -19,7 +19,7 @@ import (
 )
 
 // TestLaws lets random events happen, in any order and sensible or not, and holds the effects to the laws of the flow:
-// every offer ends once, or again after a DECLINE that failed, and is used on its own agent only; what is placed is no more than what was offered; nothing is
+// every offer ends once, or again after a DECLINE that failed, and is used on its own agent and in its own role only; what is placed is no more than what was offered; nothing is
 // accepted before the framework id is stored and the pods are known; a task id is launched once; a pod has one
 // live task at most, and an agent one placeholder of a kind; every Bind and Reserve is answered once; updates are acknowledged only with a uuid, after everything else about them; a deadline that has
 // passed does not stay; no order of events panics.
@@ -142,7 +142,7 @@ func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {
 			life.killed = true
 		}
 		w.effects = append(w.effects, e)
-	case core.Survey, core.TaintNode, core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive:
+	case core.Survey, core.TaintNode, core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive, core.Suppress:
 		w.effects = append(w.effects, e)
 	}
 }
@@ -170,7 +170,7 @@ func (w *world) accept(e core.Accept) {
 	if !w.idStored || !w.synced || !w.surveyed {
 		w.t.Errorf("ACCEPT before the framework id is stored, the pods are known and the executors surveyed")
 	}
-	var cpus, mem float64
+	left := map[string]float64{} // by name and reservations
 	ports := map[uint64]int{}
 	for _, id := range e.OfferIDs {
 		o, open := w.held[id]
@@ -178,13 +178,10 @@ func (w *world) accept(e core.Accept) {
 			w.offerGone(id)
 		}
 		delete(w.held, id)
-		if o.AgentID.Value != e.AgentID {
-			w.t.Errorf("offer of agent %s is used on %s", o.AgentID.Value, e.AgentID)
+		if o.AgentID.Value != e.AgentID || o.AllocationInfo.GetRole() != e.Role {
+			w.t.Errorf("offer of agent %s in role %s is used on %s in role %s", o.AgentID.Value, o.AllocationInfo.GetRole(), e.AgentID, e.Role)
 		}
-		cpus, mem = cpus+o.Resources[0].Scalar.Value, mem+o.Resources[1].Scalar.Value
-		for port := o.Resources[2].Ranges.Range[0].Begin; port <= o.Resources[2].Ranges.Range[0].End; port++ {
-			ports[port] = 1
-		}
+		w.count(left, ports, o.Resources, 1)
 	}
 	w.accepts++
 	if len(e.Tasks) == 0 {
@@ -206,19 +203,42 @@ func (w *world) accept(e core.Accept) {
 			}
 		}
 		w.running[task.TaskID.Value] = &life{}
-		cpus, mem = cpus-task.Resources[0].Scalar.Value, mem-task.Resources[1].Scalar.Value
-		for _, r := range task.Resources[2:] {
-			for _, rng := range r.GetRanges().GetRange() {
-				for port := rng.Begin; port <= rng.End; port++ {
-					if ports[port]--; ports[port] < 0 {
-						w.t.Errorf("port %d is placed, but not offered", port)
-					}
+		for _, r := range task.Resources {
+			if r.AllocationInfo.GetRole() != e.Role {
+				w.t.Errorf("%s of task %s is allocated to role %s, the ACCEPT is of role %s", r.Name, task.TaskID.Value, r.AllocationInfo.GetRole(), e.Role)
+			}
+		}
+		w.count(left, ports, task.Resources, -1)
+	}
+	for kind, amount := range left {
+		if amount < -1e-9 {
+			w.t.Errorf("more of %s is placed than offered: %g too much", kind, -amount)
+		}
+	}
+	for port, n := range ports {
+		if n < 0 {
+			w.t.Errorf("port %d is placed, but not offered", port)
+		}
+	}
+}
+
+// count adds resources to scalars, by name and reservations, and to ports.
+func (w *world) count(scalars map[string]float64, ports map[uint64]int, resources []mesos.Resource, sign int) {
+	for _, r := range resources {
+		kind := r.Name
+		for _, reservation := range r.Reservations {
+			kind += "[" + reservation.GetRole() + "]"
+		}
+		if r.Scalar != nil {
+			scalars[kind] += float64(sign) * r.Scalar.Value
+		}
+		for _, rng := range r.GetRanges().GetRange() {
+			for port := rng.Begin; port <= rng.End; port++ {
+				if ports[port] += sign; sign > 0 {
+					ports[port] = 1 // offers of an agent may overlap in a random world
 				}
 			}
 		}
-	}
-	if cpus < -1e-9 || mem < -1e-9 {
-		w.t.Errorf("more is placed than offered: %g cpus and %g MB too much", -cpus, -mem)
 	}
 }
 

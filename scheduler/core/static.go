@@ -8,6 +8,7 @@ import (
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/offers"
 	"github.com/mesopod/mesopod/scheduler/procure"
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
@@ -122,12 +123,13 @@ func (c *Core) accountFor(id string, a *agent) {
 func (c *Core) supply(id string, a *agent) {
 	switch {
 	case c.now.Before(a.static.at):
-	case c.pool.Covers(id, c.static.Need.On(a.info.Limits)) && c.view(id) != nil:
-		b := c.batches[id]
+	case c.covering(id, a) != "" && c.view(id) != nil:
+		role := c.covering(id, a)
+		b := c.batches[slot(id, role)]
 		if b == nil {
-			b = &batch{}
+			b = &batch{agentID: id, role: role}
 		}
-		c.flush(id, b)
+		c.flush(b)
 	case a.static.since.IsZero():
 		a.static.since = c.now
 	case c.now.Sub(a.static.since) >= tellAfter:
@@ -135,6 +137,16 @@ func (c *Core) supply(id string, a *agent) {
 		c.killPlaceholders(id, nil, "it is in the way of the one that is to follow")
 		c.tellStatic(a, "too little of the agent is on offer; they start as soon as there is room, and no pod is placed on the node before")
 	}
+}
+
+// covering is the first of the framework's roles in which enough is on offer for the static pods of an agent; empty: none.
+func (c *Core) covering(id string, a *agent) string {
+	for _, role := range c.procure.Roles.All() {
+		if c.pool.Covers(id, role, c.static.Need.On(a.info.Limits)) {
+			return role
+		}
+	}
+	return ""
 }
 
 // staticWait tells that static pods wait that an offer could help.
@@ -157,20 +169,24 @@ func (c *Core) tellStatic(a *agent, why string) {
 	}
 }
 
-// placeholderTask is the task to launch on an agent along with others, or alone; nil for none.
-func (c *Core) placeholderTask(id string, executor *mesos.ExecutorInfo) *mesos.TaskInfo {
-	a := c.agents[id]
+// placeholderTask is the task to launch along with those of a batch, or alone, on what the stock has left; nil for none.
+func (c *Core) placeholderTask(b *batch, stock *offers.Stock, executor *mesos.ExecutorInfo) *mesos.TaskInfo {
+	id, a := b.agentID, c.agents[b.agentID]
 	need := c.static.Need.On(a.info.Limits)
 	// What is not withheld from pods may be given to them in the same ACCEPT.
 	if c.static.Key == "" || a.static.refused == c.static.Key || c.current(id) != nil || c.now.Before(a.static.at) ||
-		c.pool.Withheld(id) != need || !c.pool.Covers(id, need) {
+		c.pool.Withheld(id) != need || !c.pool.Covers(id, b.role, need) {
+		return nil
+	}
+	taken, enough := stock.Take(need)
+	if !enough {
 		return nil
 	}
 	// The number goes on from the clock: an executor takes no id twice, whichever scheduler gave it.
 	c.placeholderNumber = max(c.placeholderNumber+1, c.now.Unix())
 	taskID := messages.PlaceholderID(id, c.static.Key, c.placeholderNumber)
 	info, err := procure.Placeholder(c.procure, procure.PlaceholderLaunch{
-		FrameworkID: c.frameworkID, TaskID: taskID, AgentID: id, Node: a.node, Static: c.static, Limits: a.info.Limits, Executor: executor,
+		TaskID: taskID, AgentID: id, Node: a.node, Static: c.static, Resources: taken, Limits: a.info.Limits, Executor: executor,
 	})
 	if err != nil {
 		a.static.refused = c.static.Key

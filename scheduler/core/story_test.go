@@ -40,9 +40,11 @@ type story struct {
 	last    map[string]core.Effect // last effect by verb
 }
 
+var storyConfig = core.Config{KeeperURI: "/opt/mesopod/mesopod-keeper", BundleDir: "/opt/mesopod"}
+
 func newStory() *story {
 	return &story{
-		core: core.New(core.Config{KeeperURI: "/opt/mesopod/mesopod-keeper", BundleDir: "/opt/mesopod"}),
+		core: core.New(storyConfig),
 		now:  time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		pods: map[string]*corev1.Pod{}, last: map[string]core.Effect{}, asked: map[string]uint64{},
 	}
@@ -50,6 +52,11 @@ func newStory() *story {
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
+	case "roles": // of the framework and of namespaces without an annotation; before anything else
+		cfg := storyConfig
+		cfg.Roles = procure.RolePolicy{Framework: strings.Split(word(d, "framework", "*"), ","), Default: procure.SplitRoles(word(d, "default", ""))}
+		s.core = core.New(cfg)
+		return ""
 	case "pod": // Says what the API server shows; no event.
 		s.pod(t, d)
 		return ""
@@ -134,6 +141,8 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return core.Waiting{Pod: s.named(word(d, "pod", "web")), Why: "no offer"}
 	case "pod-changed":
 		return core.PodChanged{Pod: s.pod(t, d)}
+	case "namespace":
+		return core.NamespaceRoles{Namespace: word(d, "name", "default"), Roles: word(d, "roles", "")}
 	case "pod-gone":
 		pod := s.named(word(d, "pod", "web"))
 		delete(s.pods, pod.Name)
@@ -228,6 +237,8 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData) *corev1.Pod {
 			request(pod)[corev1.ResourceCPU] = resource.MustParse(value)
 		case "mem":
 			request(pod)[corev1.ResourceMemory] = resource.MustParse(value)
+		case "roles":
+			pod.Annotations[messages.AnnotationRoles] = strings.Join(arg.Vals, ",")
 		case "fat":
 			var bytes int
 			fmt.Sscan(value, &bytes)
@@ -250,14 +261,23 @@ func (s *story) offer(t *testing.T, d *datadriven.TestData) core.Offers {
 	if d.Cmd == "offer" {
 		agent = word(d, "agent", "A1")
 	}
-	return core.Offers{Offers: []mesos.Offer{offer(word(d, "offer", "o1"), agent,
-		word(d, "host", strings.ToLower(agent)), number(t, d, "cpus", 4), number(t, d, "mem", 4096), d.HasArg("executor"), word(d, "role", "*"))}}
+	o := offer(word(d, "offer", "o1"), agent,
+		word(d, "host", strings.ToLower(agent)), number(t, d, "cpus", 4), number(t, d, "mem", 4096), d.HasArg("executor"), word(d, "role", "*"))
+	if d.HasArg("reserved-cpus") { // reserved-cpus= and reserved-mem= for reserved-for=, refined from the role before, as in a,a/b
+		o.Resources = append(o.Resources, reserved(d, "cpus", number(t, d, "reserved-cpus", 0)), reserved(d, "mem", number(t, d, "reserved-mem", 0)))
+	}
+	return core.Offers{Offers: []mesos.Offer{o}}
+}
+
+func reserved(d *datadriven.TestData, name string, amount float64) mesos.Resource {
+	r := mesos.Resource{Name: name, Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: amount}}
+	for _, role := range strings.Split(word(d, "reserved-for", word(d, "role", "*")), ",") {
+		r.Reservations = append(r.Reservations, mesos.Resource_ReservationInfo{Type: mesos.Resource_ReservationInfo_DYNAMIC.Enum(), Role: &role})
+	}
+	return r
 }
 
 func offer(id, agent, host string, cpus, mem float64, executor bool, role string) mesos.Offer {
-	scalar := func(name string, v float64) mesos.Resource {
-		return mesos.Resource{Name: name, Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: v}}
-	}
 	o := mesos.Offer{
 		ID: mesos.OfferID{Value: id}, AgentID: mesos.AgentID{Value: agent}, Hostname: host,
 		Resources:      []mesos.Resource{scalar("cpus", cpus), scalar("mem", mem)},
@@ -267,6 +287,10 @@ func offer(id, agent, host string, cpus, mem float64, executor bool, role string
 		o.ExecutorIDs = []mesos.ExecutorID{{Value: messages.ExecutorID}}
 	}
 	return o
+}
+
+func scalar(name string, v float64) mesos.Resource {
+	return mesos.Resource{Name: name, Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: v}}
 }
 
 func (s *story) found(t *testing.T, d *datadriven.TestData) core.AgentFound {
@@ -289,8 +313,12 @@ func (s *story) surveyed(d *datadriven.TestData) core.Surveyed {
 		ev.Registered[id] = strings.ToLower(id)
 	}
 	for _, id := range list("executors") {
-		cfg := core.Config{ExecutorResources: messages.Resources{CPUs: 0.7, MemMB: 300}}
-		ev.Executors[id] = procure.Executor(cfg.Procure(), "fw")
+		role := word(d, "executor-role", "*")
+		share := []mesos.Resource{scalar("cpus", 0.7), scalar("mem", 300)}
+		for i := range share {
+			share[i].AllocationInfo = &mesos.Resource_AllocationInfo{Role: &role}
+		}
+		ev.Executors[id] = procure.Executor(storyConfig.Procure(), "fw", share)
 	}
 	for _, name := range list("nodes") {
 		ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: name, AgentID: strings.ToUpper(name), Unreachable: slices.Contains(list("tainted"), name)})

@@ -52,7 +52,7 @@ func (c *Core) onSurveyed(ev Surveyed) {
 		c.note("", "a survey that nobody asked for is ignored")
 		return
 	}
-	maps.DeleteFunc(c.waiting, func(uid types.UID, _ string) bool { return c.pods[uid] == nil }) // of pods that have left
+	maps.DeleteFunc(c.waiting, func(uid types.UID, _ waiting) bool { return c.pods[uid] == nil }) // of pods that have left
 	asked := s.asked
 	s.asked, s.done = time.Time{}, true
 	s.at = c.now.Add(c.cfg.RemovalWait)
@@ -76,6 +76,7 @@ func (c *Core) onSurveyed(ev Surveyed) {
 	if ev.Complete && waited {
 		c.clearAbsent(ev, asked)
 	}
+	c.showAll(ev.Registered)
 	c.touchAll()
 	if s.again {
 		c.askSurvey("what happened during the last survey")
@@ -169,12 +170,15 @@ func (c *Core) clearAbsent(ev Surveyed, asked time.Time) {
 }
 
 // executorInfo is what tasks on an agent have to name: while an executor runs there, exactly what it was started with,
-// whatever the configuration says now. Mesos refuses a task that differs.
-func (c *Core) executorInfo(agentID string) *mesos.ExecutorInfo {
-	if info := c.executors[agentID]; info != nil && c.executorRuns(agentID) {
-		return info
+// in whatever role and whatever the configuration says now, for Mesos refuses a task that differs. A new one takes its
+// share from the stock.
+func (c *Core) executorInfo(agentID string, stock *offers.Stock) *mesos.ExecutorInfo {
+	if c.paid(agentID) {
+		return c.executors[agentID]
 	}
-	info := procure.Executor(c.procure, c.frameworkID)
+	share := c.procure.Executor
+	taken, _ := stock.TakeExecutor(share.CPUs, share.MemMB) // the pool has counted it
+	info := procure.Executor(c.procure, c.frameworkID, taken)
 	c.executors[agentID] = info
 	return info
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
+
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
@@ -15,18 +17,23 @@ func tell(effect core.Effect) string {
 	switch e := effect.(type) {
 	case core.Accept:
 		what, why = fmt.Sprintf("accept %s offers=%v refuse=%g", e.AgentID, e.OfferIDs, e.RefuseSeconds), e.Why
-		for _, task := range e.Tasks {
-			what += fmt.Sprintf(" %s(%g,%g)", task.TaskID.Value, task.Resources[0].Scalar.Value, task.Resources[1].Scalar.Value)
+		if e.Role != "*" {
+			what += " role=" + e.Role
 		}
-		if share := e.Tasks[0].Executor.Resources; share[0].Scalar.Value != 0.5 || share[1].Scalar.Value != 256 {
-			what += fmt.Sprintf(" executor=(%g,%g)", share[0].Scalar.Value, share[1].Scalar.Value)
+		for _, task := range e.Tasks {
+			what += " " + task.TaskID.Value + amounts(task.Resources, "*")
+		}
+		if share := amounts(e.Tasks[0].Executor.Resources, "*"); share != "(0.5,256)" {
+			what += " executor=" + share
 		}
 	case core.Decline:
 		what, why = fmt.Sprintf("decline %v refuse=%g", e.OfferIDs, e.RefuseSeconds), e.Why
 	case core.AcceptInverse:
 		what, why = fmt.Sprintf("accept-inverse %v refuse=%g", e.OfferIDs, e.RefuseSeconds), e.Why
 	case core.Revive:
-		what, why = "revive", e.Why
+		what, why = told("revive", e.Roles), e.Why
+	case core.Suppress:
+		what, why = told("suppress", e.Roles), e.Why
 	case core.Acknowledge:
 		what, why = fmt.Sprintf("acknowledge %s %s agent=%s", e.TaskID, e.UUID, e.AgentID), e.Why
 	case core.Kill:
@@ -81,11 +88,20 @@ func tell(effect core.Effect) string {
 				what += " " + node + "=nothing"
 				continue
 			}
-			what += fmt.Sprintf(" %s=(%g,%d", node, float64(view.Free.CPUs)/1000, view.Free.MemMB)
-			if view.NeedsExecutor {
-				what += " after the executor"
+			what += " " + node + "="
+			for i, in := range view.Roles {
+				if i > 0 {
+					what += "+"
+				}
+				if in.Role != "*" {
+					what += in.Role
+				}
+				what += fmt.Sprintf("(%g,%d", float64(in.Free.CPUs)/1000, in.Free.MemMB)
+				if view.NeedsExecutor {
+					what += " after the executor"
+				}
+				what += ")"
 			}
-			what += ")"
 		}
 	case core.Stop:
 		what, why = fmt.Sprintf("stop err=%v", e.Err), e.Why
@@ -114,4 +130,34 @@ func show(v core.View) string {
 		fmt.Fprintf(&b, "orphan %v\n", task)
 	}
 	return b.String()
+}
+
+// told names roles, but for the one that everybody has.
+func told(verb string, roles []string) string {
+	if slices.Equal(roles, []string{"*"}) {
+		return verb
+	}
+	return fmt.Sprintf("%s %s", verb, strings.Join(roles, ","))
+}
+
+// amounts is "(cpus,mem)" of unreserved resources allocated to the role, else each with its reservations and role.
+func amounts(resources []mesos.Resource, role string) string {
+	var plain, parts []string
+	all := true
+	for _, r := range resources {
+		part := r.Name
+		for _, reservation := range r.Reservations {
+			part += "[" + reservation.GetRole() + "]"
+			all = false
+		}
+		value := fmt.Sprintf("%g", r.GetScalar().GetValue())
+		if to := r.AllocationInfo.GetRole(); to != role {
+			part, all = part+"@"+to, false
+		}
+		plain, parts = append(plain, value), append(parts, part+"="+value)
+	}
+	if all {
+		return "(" + strings.Join(plain, ",") + ")"
+	}
+	return "(" + strings.Join(parts, ",") + ")"
 }

@@ -92,8 +92,8 @@ func (c *Core) unplaced(pod *corev1.Pod) (Stage, string) {
 	if !c.gateOpen() {
 		return StageHeld, "the scheduler has started and " + c.closed()
 	}
-	if why, waits := c.waiting[pod.UID]; waits {
-		return StageWaiting, why
+	if w, waits := c.waiting[pod.UID]; waits {
+		return StageWaiting, w.why
 	}
 	for i := range pod.Status.Conditions {
 		if is := &pod.Status.Conditions[i]; is.Type == corev1.PodScheduled && is.Status == corev1.ConditionFalse {
@@ -117,7 +117,7 @@ func (c *Core) closed() string {
 func (c *Core) launchWaits(l *launch) string {
 	task := c.tasks.Get(l.task)
 	switch {
-	case l.task == "" && len(c.pool.Holds(l.agentID)) == 0:
+	case l.task == "" && len(c.pool.HoldsIn(l.agentID, l.role)) == 0:
 		return "its place is reserved, and waits for the next offer of the agent"
 	case l.task == "":
 		return "its place is reserved, and the launch waits for others to the same agent"

@@ -16,6 +16,7 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // world is what a random run knows, apart from the core.
@@ -130,7 +131,7 @@ func (w *world) found(id string) core.AgentFound {
 
 func newWorld(t *testing.T, r *rand.Rand) *world {
 	return &world{
-		t: t, rand: r, core: core.New(core.Config{RemovalWait: 20 * time.Second}), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		t: t, rand: r, core: core.New(core.Config{RemovalWait: 20 * time.Second, Roles: procure.RolePolicy{Framework: []string{"*", "prod"}, Default: []string{"prod", "*"}}}), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		held: map[string]mesos.Offer{}, back: map[string]bool{}, binds: map[uint64]bool{}, reserves: map[uint64]bool{}, launched: map[string]string{}, running: map[string]*life{},
 		asked: map[uint64]core.Reserve{}, pods: map[types.UID]*corev1.Pod{}, lives: map[string]int{},
 	}
@@ -202,6 +203,9 @@ func (w *world) event() core.Event {
 		if w.rand.IntN(9) == 0 {
 			return core.Disconnected{}
 		}
+		if w.rand.IntN(3) == 0 {
+			return core.NamespaceRoles{Namespace: "default", Roles: []string{"", "*", "prod", "*,prod", "test"}[w.rand.IntN(5)]}
+		}
 		return core.Tick{}
 	case 1:
 		if w.rand.IntN(3) == 0 || !w.core.Snapshot().Connected {
@@ -212,7 +216,12 @@ func (w *world) event() core.Event {
 		w.offers++
 		id := fmt.Sprint("o", w.offers)
 		agent := w.agentID()
-		o := offer(id, agent, "a"+agent[1:], float64(w.rand.IntN(12))/4, float64(w.rand.IntN(2048)), w.rand.IntN(2) == 0, "*")
+		role := []string{"*", "prod", "test"}[w.rand.IntN(5)/2]
+		o := offer(id, agent, "a"+agent[1:], float64(w.rand.IntN(12))/4, float64(w.rand.IntN(2048)), w.rand.IntN(2) == 0, role)
+		if w.rand.IntN(2) == 0 {
+			o.Resources = append(o.Resources, mesos.Resource{Name: "cpus", Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: float64(w.rand.IntN(4)) / 4},
+				Reservations: []mesos.Resource_ReservationInfo{{Type: mesos.Resource_ReservationInfo_STATIC.Enum(), Role: &role}}})
+		}
 		o.Resources = append(o.Resources, mesos.Resource{Name: "ports", Type: mesos.RANGES.Enum(),
 			Ranges: &mesos.Value_Ranges{Range: []mesos.Value_Range{{Begin: 31000, End: uint64(31000 + w.rand.IntN(4))}}}})
 		return core.Offers{Offers: []mesos.Offer{o}}

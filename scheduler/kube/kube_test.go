@@ -46,7 +46,8 @@ func newPod(name, scheduler, cpu string) *corev1.Pod {
 }
 
 func view(node string, milli int64) *offers.View {
-	return &offers.View{AgentID: "A-" + node, Node: node, Free: offers.Amounts{CPUs: milli, MemMB: 2048, DiskMB: 1000}}
+	return &offers.View{AgentID: "A-" + node, Node: node, Roles: []offers.RoleView{
+		{Role: "*", Free: offers.Amounts{CPUs: milli, MemMB: 2048, DiskMB: 1000}}}}
 }
 
 // harness runs the scheduler on a fake API server. The test plays the core.

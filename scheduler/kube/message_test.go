@@ -19,11 +19,11 @@ func TestMessage(t *testing.T) {
 	h := newHarness(t, newNode("a1"), newNode("a2"), newNode("a3"))
 	little := func(node string) *offers.View {
 		v := view(node, 4000)
-		v.Free.MemMB = 10
+		v.Roles[0].Free.MemMB = 10
 		return v
 	}
 	taken := view("a3", 4000)
-	taken.Ports = offers.Ports{{Begin: 31000, End: 32000}}
+	taken.Roles[0].Ports = offers.Ports{{Begin: 31000, End: 32000}}
 	h.Deliver(core.PoolChanged{Views: map[string]*offers.View{"a1": little("a1"), "a2": little("a2"), "a3": taken}})
 	h.run(t)
 	pod := newPod("p", "mesos", "1")

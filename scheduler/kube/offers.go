@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/offers"
 	"github.com/mesopod/mesopod/scheduler/procure"
@@ -43,7 +44,7 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 
 // PreFilter computes what the pod needs. A pod that cannot be run at all is told so here, once.
 func (p offersPlugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	n, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	n, err := p.s.need(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
@@ -67,6 +68,15 @@ func (p offersPlugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+}
+
+// need is what the pod takes, as its namespace is now.
+func (s *Scheduler) need(pod *corev1.Pod) (procure.Need, error) {
+	roles := ""
+	if namespace, err := s.factory.Core().V1().Namespaces().Lister().Get(pod.Namespace); err == nil { // a lister knows one error: not found
+		roles = namespace.Annotations[messages.AnnotationRoles]
+	}
+	return procure.NeedOf(pod, roles, s.cfg.Procure)
 }
 
 func (p offersPlugin) view(node string) *offers.View {
@@ -103,7 +113,7 @@ func (p offersPlugin) Unreserve(ctx context.Context, _ fwk.CycleState, pod *core
 
 // SignPod tells which pods are equal to this plugin.
 func (p offersPlugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	n, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	n, err := p.s.need(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
@@ -127,10 +137,10 @@ func (p offersPlugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.Q
 	if !ok {
 		return fwk.Queue, nil
 	}
-	if _, refused := change.refused[pod.UID]; refused {
+	if _, refused := change.refused[pod.UID]; refused || change.namespaces[pod.Namespace] {
 		return fwk.Queue, nil
 	}
-	n, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	n, err := p.s.need(pod)
 	if err != nil {
 		return fwk.QueueSkip, nil // no offer can help this pod
 	}

@@ -146,9 +146,12 @@ func (p offersPlugin) play(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeI
 	if !slices.Contains(p.s.cfg.SchedulerNames, pod.Spec.SchedulerName) || pod.Spec.NodeName != "" && !p.s.runsAsTask(pod) {
 		return nil
 	}
-	need, err := procure.NeedOf(pod, p.s.cfg.Procure)
+	need, err := p.s.need(pod)
 	if err != nil {
 		return nil // such a pod never runs
+	}
+	if role := pod.Annotations[messages.AnnotationRole]; role != "" {
+		need.Roles = offers.NewRoles(role) // it runs, and what it leaves is of its role
 	}
 	c.move(node.Node().Name, pod.UID, move{need: need, freed: freed})
 	return nil

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/offers"
 	"github.com/mesopod/mesopod/scheduler/procure"
@@ -121,6 +122,38 @@ func (s *Scheduler) Pods() cache.SharedIndexInformer { return s.pods }
 // Nodes is kube-scheduler's informer of nodes. Handlers are added before Run.
 func (s *Scheduler) Nodes() cache.SharedIndexInformer {
 	return s.factory.Core().V1().Nodes().Informer()
+}
+
+// WatchRoles tells of the annotation messages.AnnotationRoles of namespaces, empty when they have none or are gone: those
+// of the first list, and each change. It is called before Run; synced tells that the first list is through.
+func (s *Scheduler) WatchRoles(told func(namespace, roles string)) (synced func() bool, err error) {
+	tell := func(object any) {
+		if namespace, ok := object.(*corev1.Namespace); ok && namespace.Annotations[messages.AnnotationRoles] != "" {
+			told(namespace.Name, namespace.Annotations[messages.AnnotationRoles])
+		}
+	}
+	registration, err := s.factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell,
+		UpdateFunc: func(before, after any) {
+			old, now := before.(*corev1.Namespace), after.(*corev1.Namespace)
+			if roles := now.Annotations[messages.AnnotationRoles]; roles != old.Annotations[messages.AnnotationRoles] {
+				told(now.Name, roles)
+				s.wake.roles(now.Name)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			if namespace, ok := object.(*corev1.Namespace); ok {
+				told(namespace.Name, "")
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch namespaces: %w", err)
+	}
+	return registration.HasSynced, nil
 }
 
 // Node returns the node as last seen, or nil. The object is shared: it must not be written to.

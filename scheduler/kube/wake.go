@@ -24,6 +24,8 @@ var poolEvent = fwk.ClusterEvent{Resource: "offers.v1.k8s.mesosphere.io", Action
 type poolChange struct {
 	metav1.ObjectMeta
 	views map[string]*offers.View
+	// namespaces whose roles have changed: their pods are woken whatever is on offer.
+	namespaces map[string]bool
 	// refused are pods that were refused a reservation: they are woken whatever is on offer.
 	refused map[types.UID]struct{}
 }
@@ -60,6 +62,11 @@ func (w *waker) changed(views map[string]*offers.View) {
 	})
 }
 
+// roles notes that the pods of a namespace may use other roles.
+func (w *waker) roles(namespace string) {
+	w.note(func(c *poolChange) { c.namespaces[namespace] = true })
+}
+
 // refused wakes a pod after the pause, together with all that were refused meanwhile.
 func (w *waker) refused(uid types.UID) {
 	w.mu.Lock()
@@ -79,7 +86,7 @@ func (w *waker) refused(uid types.UID) {
 func (w *waker) note(add func(*poolChange)) {
 	w.mu.Lock()
 	if w.pending == nil {
-		w.pending = &poolChange{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, views: map[string]*offers.View{}, refused: map[types.UID]struct{}{}}
+		w.pending = &poolChange{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, views: map[string]*offers.View{}, namespaces: map[string]bool{}, refused: map[types.UID]struct{}{}}
 	}
 	add(w.pending)
 	w.mu.Unlock()
@@ -133,7 +140,7 @@ func (w *waker) run(ctx context.Context, q queue.SchedulingQueue) {
 		if len(freed) > 0 {
 			q.Activate(logger, freed)
 		}
-		if change != nil && len(change.views)+len(change.refused) > 0 {
+		if change != nil && len(change.views)+len(change.refused)+len(change.namespaces) > 0 {
 			q.MoveAllToActiveOrBackoffQueue(logger, poolEvent, nil, change, nil)
 		}
 		select {

@@ -50,7 +50,7 @@ func (c *Conn) LookUpAgents(ctx context.Context, ids []string) (map[string]core.
 			continue
 		}
 		group.Go(func() error {
-			agent := agentOf(a)
+			agent := agentOf(a, c.cfg.Framework.roles())
 			agent.Limits = agent.Limits && c.canLimit(ctx, sub.master.Scheme, a.AgentInfo.Hostname, a.GetPID())
 			mu.Lock()
 			defer mu.Unlock()
@@ -176,13 +176,13 @@ func readAnswer(response *http.Response) (*master.Response, error) {
 	return &answer, nil
 }
 
-func agentOf(a *master.Response_GetAgents_Agent) core.Agent {
+func agentOf(a *master.Response_GetAgents_Agent, roles []string) core.Agent {
 	agent := core.Agent{
 		ID:         a.AgentInfo.ID.Value,
 		Hostname:   a.AgentInfo.Hostname,
 		Attributes: a.AgentInfo.Attributes,
 		Domain:     a.AgentInfo.Domain,
-		Total:      agentsize.Of(a.TotalResources),
+		Total:      agentsize.Of(a.TotalResources, roles),
 	}
 	for _, capability := range a.Capabilities {
 		if capability.Type == mesos.AgentInfo_Capability_TASK_RESOURCE_LIMITS {

@@ -48,9 +48,14 @@ func (c *Conn) AcceptInverse(ctx context.Context, a core.AcceptInverse) error {
 	})
 }
 
-// Revive clears the filters of earlier declines in all roles.
-func (c *Conn) Revive(ctx context.Context) error {
-	return c.send(ctx, &scheduler.Call{Type: scheduler.Call_REVIVE, Revive: &scheduler.Call_Revive{}})
+// Revive clears the filters of earlier declines in some roles, and ends their suppression.
+func (c *Conn) Revive(ctx context.Context, r core.Revive) error {
+	return c.send(ctx, &scheduler.Call{Type: scheduler.Call_REVIVE, Revive: &scheduler.Call_Revive{Roles: r.Roles}})
+}
+
+// Suppress ends offers in some roles.
+func (c *Conn) Suppress(ctx context.Context, s core.Suppress) error {
+	return c.send(ctx, &scheduler.Call{Type: scheduler.Call_SUPPRESS, Suppress: &scheduler.Call_Suppress{Roles: s.Roles}})
 }
 
 // Acknowledge ends the retries of one status update.

@@ -30,6 +30,8 @@ type Framework struct {
 	User string
 	// Name that Mesos' pages show.
 	Name string
+	// Roles that it is subscribed with; none is "*".
+	Roles []string
 	// Principal that the framework is accounted and authorized as; may be empty.
 	Principal string
 	// Hostname and WebUIURL of the scheduler, for Mesos' pages; may be empty.
@@ -58,7 +60,7 @@ func (f Framework) info(id string) *mesos.FrameworkInfo {
 		Name:            f.Name,
 		Checkpoint:      &checkpoint,
 		FailoverTimeout: &failover,
-		Roles:           []string{"*"},
+		Roles:           f.roles(),
 		Principal:       orNil(f.Principal),
 		Hostname:        orNil(f.Hostname),
 		WebUiURL:        orNil(f.WebUIURL),
@@ -73,6 +75,13 @@ func (f Framework) info(id string) *mesos.FrameworkInfo {
 		info.ID = &mesos.FrameworkID{Value: id}
 	}
 	return info
+}
+
+func (f Framework) roles() []string {
+	if len(f.Roles) == 0 {
+		return []string{"*"}
+	}
+	return f.Roles
 }
 
 func orNil(s string) *string {

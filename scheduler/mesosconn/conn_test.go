@@ -131,7 +131,7 @@ func TestNoLeaderThenRedirect(t *testing.T) {
 	h := start(t, other.host(), "")
 	next(t, leader.streams)
 	next(t, h.events)
-	if err := h.Revive(t.Context()); err != nil {
+	if err := h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}); err != nil {
 		t.Fatal(err)
 	}
 	if call := next(t, leader.calls); call.Type != scheduler.Call_REVIVE {
@@ -195,7 +195,7 @@ func TestCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := idle.Revive(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) {
+	if err := idle.Revive(t.Context(), core.Revive{Roles: []string{"*"}}); !errors.Is(err, errdefs.ErrUnavailable) {
 		t.Fatalf("REVIVE before SUBSCRIBED: got %v, want unavailable", err)
 	}
 	h := start(t, m.host(), "")
@@ -296,7 +296,7 @@ func TestStaleStream(t *testing.T) {
 	m.mu.Lock()
 	m.streamID = "of somebody else"
 	m.mu.Unlock()
-	if err := h.Revive(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) {
+	if err := h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}); !errors.Is(err, errdefs.ErrUnavailable) {
 		t.Fatalf("got %v, want unavailable", err)
 	}
 	if _, ok := next(t, h.events).(core.Disconnected); !ok {
@@ -304,7 +304,7 @@ func TestStaleStream(t *testing.T) {
 	}
 	next(t, m.streams)
 	next(t, h.events)
-	if err := h.Revive(t.Context()); err != nil {
+	if err := h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}); err != nil {
 		t.Fatalf("after subscribing again: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/scheduler/core"
 )
 
 func secretFile(t *testing.T, content string) string {
@@ -77,7 +78,7 @@ func TestAuthentication(t *testing.T) {
 			if tc.text == "" {
 				next(t, m.streams)
 				next(t, h.events)
-				if err := h.Revive(t.Context()); err != nil {
+				if err := h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}); err != nil {
 					t.Error(err)
 				}
 				survey, err := h.Survey(t.Context())

@@ -54,7 +54,7 @@ func TestTLS(t *testing.T) {
 	m.agents = limits
 	h := startWith(t, Config{Master: proxy.Address, TLS: TLS{CAFile: a.File, CertFile: cert, KeyFile: key, ServerName: "masters.test"}}, "F1")
 	stream := subscribed(t, h, m)
-	must(t, h.Revive(t.Context()))
+	must(t, h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}))
 	next(t, m.calls)
 	agents, err := h.LookUpAgents(t.Context(), []string{"secure", "plain"})
 	if err != nil || len(agents) != 2 || agents["secure"].Limits || agents["plain"].Limits {

@@ -72,7 +72,7 @@ func settles(t *testing.T, h *harness, m *fakeMaster) {
 		if _, is := next(t, h.events).(core.Subscribed); !is {
 			continue
 		}
-		if sub, _ := h.current(); sub != nil && sub.master.Host == m.host() && h.Revive(t.Context()) == nil {
+		if sub, _ := h.current(); sub != nil && sub.master.Host == m.host() && h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}) == nil {
 			return
 		}
 	}
@@ -113,7 +113,7 @@ func TestZooKeeper(t *testing.T) {
 	// No leader: who is subscribed stays, and waits when it is not any more.
 	must(t, z.Withdraw(behind))
 	seesNobody(t, h)
-	if err := h.Revive(t.Context()); err != nil {
+	if err := h.Revive(t.Context(), core.Revive{Roles: []string{"*"}}); err != nil {
 		t.Errorf("call without a leader in ZooKeeper: %v", err)
 	}
 	next(t, second.calls)

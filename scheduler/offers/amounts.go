@@ -2,11 +2,8 @@ package offers
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 	"strings"
-
-	mesos "github.com/mesos/mesos-go/api/v1/lib"
 )
 
 // Amounts are whole amounts of scalar resources. Mesos keeps three decimals; cpus keep them all (in thousandths), memory
@@ -35,6 +32,8 @@ type Need struct {
 	MemLimitMB int64
 	// Ports are the host ports.
 	Ports PortSet
+	// Roles are those that the pod may use, in the order of its preference. All that it takes comes from one of them.
+	Roles Roles
 }
 
 // On is the need on one agent. An agent without task limits (before Mesos 1.10) holds each task to its share, so the
@@ -45,6 +44,30 @@ func (n Need) On(limits bool) Need {
 	}
 	n.MemLimitMB = 0
 	return n
+}
+
+// Roles are names of Mesos roles in order, separated by commas, which no name contains: comparable, unlike a slice.
+type Roles string
+
+// NewRoles joins names.
+func NewRoles(names ...string) Roles { return Roles(strings.Join(names, ",")) }
+
+// All returns the names in order.
+func (r Roles) All() []string {
+	if r == "" {
+		return nil
+	}
+	return strings.Split(string(r), ",")
+}
+
+// Has tells whether a role is among them.
+func (r Roles) Has(role string) bool {
+	for one := range strings.SplitSeq(string(r), ",") {
+		if one == role {
+			return true
+		}
+	}
+	return false
 }
 
 // PortSet is a set of host ports, as two bytes each in rising order, so that it can be compared with ==.
@@ -135,51 +158,4 @@ func union(all Ports) Ports {
 		}
 	}
 	return joined
-}
-
-// Plain sums the resources that any pod may take: those of role "*", neither reserved nor revocable nor shared, no
-// volumes, none of a resource provider. The rest of an offer is left alone and goes back with it.
-func Plain(resources []mesos.Resource) (Amounts, Ports) {
-	var cpus, mem, disk float64
-	var ports Ports
-	for i := range resources {
-		r := &resources[i]
-		if !isPlain(r) {
-			continue
-		}
-		switch r.Name {
-		case "cpus":
-			cpus += r.GetScalar().GetValue()
-		case "mem":
-			mem += r.GetScalar().GetValue()
-		case "disk":
-			disk += r.GetScalar().GetValue()
-		case "ports":
-			for _, rng := range r.GetRanges().GetRange() {
-				ports = append(ports, PortRange{Begin: rng.Begin, End: rng.End})
-			}
-		}
-	}
-	return Amounts{CPUs: thousandths(cpus), MemMB: whole(mem), DiskMB: whole(disk)}, union(ports)
-}
-
-func isPlain(r *mesos.Resource) bool {
-	if r.Revocable != nil || r.Shared != nil || r.Disk != nil || r.ProviderID != nil || r.Reservation != nil {
-		return false
-	}
-	return len(r.Reservations) == 0 && (r.Role == nil || *r.Role == "*")
-}
-
-// huge bounds what is taken from the wire: far above any machine, far below overflow.
-const huge = 1 << 50
-
-// thousandths rounds to the three decimals of Mesos, so that 0.1+0.2 is 300.
-func thousandths(v float64) int64 { return whole(math.Round(v * 1000)) }
-
-// whole rounds down. NaN and negative amounts are nothing.
-func whole(v float64) int64 {
-	if !(v > 0) {
-		return 0
-	}
-	return int64(math.Min(math.Floor(math.Round(v*1000)/1000), huge))
 }

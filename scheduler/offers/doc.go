@@ -4,7 +4,7 @@
 // reservations into an ACCEPT. It is pure: no clock, lock or log; the scheduler's core owns the one Pool and calls it
 // from Step.
 //
-//	Add ──► held ──► Take (all offers of the agent ride one ACCEPT) ──► gone
+//	Add ──► held ──► Take (an agent's offers of one role ride one ACCEPT) ──► gone
 //	          ├────► Expire, Drop  (the caller declines)            ──► gone
 //	          ├────► Rescind                                         ──► gone
 //	          └────► Clear (the connection is lost)                  ──► gone

@@ -23,20 +23,23 @@ type agent struct {
 	limits   bool
 	executor bool // an executor of ours runs there
 	offers   []held
-	claims   []claim // oldest first
+	claims   []Claim // oldest first
 	withheld Need    // not for pods
 }
 
 type held struct {
-	id      string
-	amounts Amounts
-	ports   Ports
-	until   time.Time
+	id, role  string
+	resources []mesos.Resource
+	amounts   Amounts
+	ports     Ports
+	until     time.Time
 }
 
-type claim struct {
-	uid  types.UID
-	need Need
+// Claim is what is reserved for one pod: a need, as it is on that agent, in one role.
+type Claim struct {
+	UID           types.UID
+	AgentID, Role string
+	Need          Need
 }
 
 // NewPool makes an empty pool. executor is the share that the first launch on an agent pays.
@@ -59,9 +62,10 @@ func (p *Pool) Add(offer *mesos.Offer, until time.Time) {
 	if _, known := p.owner[id]; known {
 		return
 	}
-	amounts, ports := Plain(offer.Resources)
+	role := offer.GetAllocationInfo().GetRole()
+	amounts, ports := newStock(role, offer.Resources).sum()
 	a := p.agent(offer.AgentID.Value)
-	a.offers = append(a.offers, held{id: id, amounts: amounts, ports: ports, until: until})
+	a.offers = append(a.offers, held{id: id, role: role, resources: offer.Resources, amounts: amounts, ports: ports, until: until})
 	p.owner[id] = offer.AgentID.Value
 }
 
@@ -86,13 +90,13 @@ func (p *Pool) Withheld(agentID string) Need {
 	return Need{}
 }
 
-// Covers tells whether the held offers of an agent cover a need that comes before everything but the executor.
-func (p *Pool) Covers(agentID string, need Need) bool {
+// Covers tells whether the held offers of an agent in a role cover a need that comes before everything but the executor.
+func (p *Pool) Covers(agentID, role string, need Need) bool {
 	a := p.agents[agentID]
-	if a == nil || len(a.offers) == 0 {
+	if a == nil || !a.holds(role) {
 		return false
 	}
-	free, ports := p.offered(a)
+	free, ports := p.offered(a, role)
 	return covers(free, ports, need)
 }
 
@@ -102,26 +106,47 @@ func (p *Pool) View(agentID string) *View {
 	if a == nil || a.node == "" || len(a.offers) == 0 {
 		return nil
 	}
-	free, ports := p.total(a)
-	for _, c := range a.claims {
-		free, ports = free.Sub(c.need.Amounts), ports.Without(c.need.Ports)
+	view := &View{AgentID: agentID, Node: a.node, Limits: a.limits, NeedsExecutor: !a.executor}
+	if !a.executor {
+		view.Share = p.executor
 	}
-	return &View{AgentID: agentID, Node: a.node, Limits: a.limits, NeedsExecutor: !a.executor, Free: free, Ports: ports}
+	for _, role := range a.roles() {
+		free, ports := p.total(a, role)
+		for _, c := range a.claims {
+			if c.Role == role {
+				free, ports = free.Sub(c.Need.Amounts), ports.Without(c.Need.Ports)
+			}
+		}
+		view.Roles = append(view.Roles, RoleView{Role: role, Free: free, Ports: ports})
+	}
+	return view
 }
 
-// total is what pods may have of the held offers.
-func (p *Pool) total(a *agent) (Amounts, Ports) {
-	free, ports := p.offered(a)
+// roles are those of the held offers, in order.
+func (a *agent) roles() []string {
+	var roles []string
+	for _, h := range a.offers {
+		roles = append(roles, h.role)
+	}
+	slices.Sort(roles)
+	return slices.Compact(roles)
+}
+
+// total is what pods may have of the held offers of a role. What is withheld may come from any role, so each leaves it.
+func (p *Pool) total(a *agent, role string) (Amounts, Ports) {
+	free, ports := p.offered(a, role)
 	return free.Sub(a.withheld.Amounts), ports.Without(a.withheld.Ports)
 }
 
-// offered is what the held offers sum up to, less the executor's share where none runs.
-func (p *Pool) offered(a *agent) (Amounts, Ports) {
+// offered is what the held offers of a role sum up to, less the executor's share where none runs.
+func (p *Pool) offered(a *agent, role string) (Amounts, Ports) {
 	var free Amounts
 	var ports Ports
 	for _, h := range a.offers {
-		free = free.Add(h.amounts)
-		ports = append(ports, h.ports...)
+		if h.role == role {
+			free = free.Add(h.amounts)
+			ports = append(ports, h.ports...)
+		}
 	}
 	if !a.executor {
 		free = free.Sub(p.executor)
@@ -129,27 +154,39 @@ func (p *Pool) offered(a *agent) (Amounts, Ports) {
 	return free, union(ports)
 }
 
-// Claim reserves a need, as it is on that agent, for a pod. It replaces an earlier claim of the pod. The caller has
-// checked that it fits.
-func (p *Pool) Claim(agentID string, uid types.UID, need Need) {
-	p.Release(uid)
-	a := p.agent(agentID)
-	a.claims = append(a.claims, claim{uid: uid, need: need})
-	p.claims[uid] = agentID
-}
-
-// Claimed returns the agent and the need of a pod's claim.
-func (p *Pool) Claimed(uid types.UID) (agentID string, need Need, found bool) {
-	agentID, found = p.claims[uid]
-	if !found {
-		return "", Need{}, false
-	}
-	for _, c := range p.agents[agentID].claims {
-		if c.uid == uid {
-			return agentID, c.need, true
+// Stock is what the held offers of an agent in a role hold, to launch pods with.
+func (p *Pool) Stock(agentID, role string) *Stock {
+	var offered [][]mesos.Resource
+	if a := p.agents[agentID]; a != nil {
+		for _, h := range a.offers {
+			if h.role == role {
+				offered = append(offered, h.resources)
+			}
 		}
 	}
-	return "", Need{}, false
+	return newStock(role, offered...)
+}
+
+// Claim reserves for a pod. It replaces an earlier claim of the pod. The caller has checked that it fits.
+func (p *Pool) Claim(c Claim) {
+	p.Release(c.UID)
+	a := p.agent(c.AgentID)
+	a.claims = append(a.claims, c)
+	p.claims[c.UID] = c.AgentID
+}
+
+// Claimed returns a pod's claim.
+func (p *Pool) Claimed(uid types.UID) (claim Claim, found bool) {
+	agentID, found := p.claims[uid]
+	if !found {
+		return Claim{}, false
+	}
+	for _, c := range p.agents[agentID].claims {
+		if c.UID == uid {
+			return c, true
+		}
+	}
+	return Claim{}, false
 }
 
 // Release ends a pod's claim and returns the agent that it was on; no claim is no harm.
@@ -159,61 +196,67 @@ func (p *Pool) Release(uid types.UID) (agentID string, found bool) {
 		return "", false
 	}
 	a := p.agents[agentID]
-	a.claims = slices.DeleteFunc(a.claims, func(c claim) bool { return c.uid == uid })
+	a.claims = slices.DeleteFunc(a.claims, func(c Claim) bool { return c.UID == uid })
 	delete(p.claims, uid)
 	return agentID, true
 }
 
-// Fitting returns those of the pods, in order, whose claims the held offers of the agent cover together.
-func (p *Pool) Fitting(agentID string, uids []types.UID) []types.UID {
+// Fitting returns those of the pods, in order, whose claims the held offers of the agent in the role cover together.
+func (p *Pool) Fitting(agentID, role string, uids []types.UID) []types.UID {
 	a := p.agents[agentID]
-	if a == nil || len(a.offers) == 0 {
+	if a == nil || !a.holds(role) {
 		return nil
 	}
-	free, ports := p.total(a)
+	free, ports := p.total(a, role)
 	var fitting []types.UID
 	for _, uid := range uids {
-		at, need, found := p.Claimed(uid)
-		if !found || at != agentID || !covers(free, ports, need) {
+		c, found := p.Claimed(uid)
+		if !found || c.AgentID != agentID || c.Role != role || !covers(free, ports, c.Need) {
 			continue
 		}
-		free, ports = free.Sub(need.Amounts), ports.Without(need.Ports)
+		free, ports = free.Sub(c.Need.Amounts), ports.Without(c.Need.Ports)
 		fitting = append(fitting, uid)
 	}
 	return fitting
+}
+
+func (a *agent) holds(role string) bool {
+	return slices.ContainsFunc(a.offers, func(h held) bool { return h.role == role })
 }
 
 func covers(free Amounts, ports Ports, need Need) bool {
 	return need.CPUs <= free.CPUs && need.MemMB <= free.MemMB && (need.DiskMB == 0 || need.DiskMB <= free.DiskMB) && ports.Has(need.Ports)
 }
 
-// Take ends the claims of pods that are launched, and gives up all held offers of the agent for the ACCEPT that
-// launches them, oldest first.
-func (p *Pool) Take(agentID string, uids []types.UID) (offerIDs []string) {
+// Take ends the claims of pods that are launched, and gives up all held offers of the agent in the role for the ACCEPT
+// that launches them, oldest first.
+func (p *Pool) Take(agentID, role string, uids []types.UID) (offerIDs []string) {
 	for _, uid := range uids {
 		p.Release(uid)
 	}
-	return p.give(agentID)
+	return p.give(agentID, func(h held) bool { return h.role == role })
 }
 
-// give forgets all offers of an agent and returns their ids.
-func (p *Pool) give(agentID string) []string {
+// give forgets those offers of an agent and returns their ids.
+func (p *Pool) give(agentID string, which func(held) bool) (ids []string) {
 	a := p.agents[agentID]
 	if a == nil {
 		return nil
 	}
-	var ids []string
-	for _, h := range a.offers {
+	a.offers = slices.DeleteFunc(a.offers, func(h held) bool {
+		if !which(h) {
+			return false
+		}
 		ids = append(ids, h.id)
 		delete(p.owner, h.id)
-	}
-	a.offers = nil
+		return true
+	})
 	return ids
 }
 
 // Held is one offer that is held.
 type Held struct {
-	ID, AgentID string
+	ID, AgentID, Role string
 	Amounts
 	Ports Ports
 	// Until is when it is declined if nothing uses it.
@@ -222,13 +265,13 @@ type Held struct {
 
 // Offers are copies of all held offers, in no order.
 func (p *Pool) Offers() []Held {
-	all := make([]Held, 0, len(p.owner))
+	held := make([]Held, 0, len(p.owner))
 	for id, a := range p.agents {
 		for _, h := range a.offers {
-			all = append(all, Held{ID: h.id, AgentID: id, Amounts: h.amounts, Ports: h.ports, Until: h.until})
+			held = append(held, Held{ID: h.id, AgentID: id, Role: h.role, Amounts: h.amounts, Ports: h.ports, Until: h.until})
 		}
 	}
-	return all
+	return held
 }
 
 // ClaimsOn counts the pods that something is reserved for on an agent.
@@ -239,15 +282,38 @@ func (p *Pool) ClaimsOn(agentID string) int {
 	return 0
 }
 
+func all(held) bool { return true }
+
 // Holds returns the ids of the offers held of an agent, oldest first.
-func (p *Pool) Holds(agentID string) []string {
-	var ids []string
+func (p *Pool) Holds(agentID string) []string { return p.holding(agentID, all) }
+
+// HoldsIn returns the ids of the offers held of an agent in a role, oldest first.
+func (p *Pool) HoldsIn(agentID, role string) []string {
+	return p.holding(agentID, func(h held) bool { return h.role == role })
+}
+
+func (p *Pool) holding(agentID string, which func(held) bool) (ids []string) {
 	if a := p.agents[agentID]; a != nil {
 		for _, h := range a.offers {
-			ids = append(ids, h.id)
+			if which(h) {
+				ids = append(ids, h.id)
+			}
 		}
 	}
 	return ids
+}
+
+// Idle tells that no offer at all is held.
+func (p *Pool) Idle() bool { return len(p.owner) == 0 }
+
+// Empty tells that no offer of a role is held.
+func (p *Pool) Empty(role string) bool {
+	for _, a := range p.agents {
+		if a.holds(role) {
+			return false
+		}
+	}
+	return true
 }
 
 // Rescind forgets an offer that the master took back, and ends the claims that the remaining offers do not cover,
@@ -257,58 +323,84 @@ func (p *Pool) Rescind(offerID string) (agentID string, dropped []types.UID, fou
 	if !found {
 		return "", nil, false
 	}
-	delete(p.owner, offerID)
 	a := p.agents[agentID]
-	a.offers = slices.DeleteFunc(a.offers, func(h held) bool { return h.id == offerID })
-	free, ports := p.total(a)
-	var kept []claim
+	role := ""
+	p.give(agentID, func(h held) bool {
+		if h.id == offerID {
+			role = h.role
+		}
+		return h.id == offerID
+	})
+	free, ports := p.total(a, role)
+	var kept []Claim
 	for _, c := range a.claims {
-		if len(a.offers) > 0 && covers(free, ports, c.need) {
-			free, ports = free.Sub(c.need.Amounts), ports.Without(c.need.Ports)
+		if c.Role != role {
 			kept = append(kept, c)
 			continue
 		}
-		delete(p.claims, c.uid)
-		dropped = append(dropped, c.uid)
+		if a.holds(role) && covers(free, ports, c.Need) {
+			free, ports = free.Sub(c.Need.Amounts), ports.Without(c.Need.Ports)
+			kept = append(kept, c)
+			continue
+		}
+		delete(p.claims, c.UID)
+		dropped = append(dropped, c.UID)
 	}
 	a.claims = kept
 	return agentID, dropped, true
 }
 
-// Expired is what Expire gives up of one agent.
+// Expired is what Expire gives up of one agent in one role.
 type Expired struct {
-	AgentID  string
-	OfferIDs []string
+	AgentID, Role string
+	OfferIDs      []string
 }
 
-// Expire gives up all offers of each agent whose oldest offer's time has passed and that has no claims, for the
-// caller to decline.
-func (p *Pool) Expire(now time.Time) []Expired {
-	var all []Expired
+// Expire gives up all offers of each agent in each role whose oldest offer's time has passed, or whose role is not useful
+// now, and that has no claims, for the caller to decline.
+func (p *Pool) Expire(now time.Time, useless func(role string) bool) []Expired {
+	var gone []Expired
 	for id, a := range p.agents {
-		if until, waits := a.expiry(); waits && !until.After(now) {
-			all = append(all, Expired{AgentID: id, OfferIDs: p.give(id)})
+		for i := 0; i < len(a.offers); i++ {
+			role := a.offers[i].role
+			until, waits := a.expiry(role)
+			if waits && (!until.After(now) || useless(role)) {
+				gone = append(gone, Expired{AgentID: id, Role: role, OfferIDs: p.give(id, func(h held) bool { return h.role == role })})
+				i = -1 // what is left has moved
+			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Expired) int { return cmp.Compare(a.AgentID, b.AgentID) })
-	return all
+	slices.SortFunc(gone, func(a, b Expired) int {
+		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Role, b.Role))
+	})
+	return gone
 }
 
-// NextExpiry is when Expire has something to do.
+// NextExpiry is when the time of some offers that Expire gives up passes.
 func (p *Pool) NextExpiry() (next time.Time, found bool) {
 	for _, a := range p.agents {
-		if until, waits := a.expiry(); waits && (!found || until.Before(next)) {
-			next, found = until, true
+		for _, h := range a.offers {
+			if until, waits := a.expiry(h.role); waits && (!found || until.Before(next)) {
+				next, found = until, true
+			}
 		}
 	}
 	return next, found
 }
 
-func (a *agent) expiry() (time.Time, bool) {
-	if len(a.offers) == 0 || len(a.claims) > 0 {
-		return time.Time{}, false
+// expiry is when the time of the agent's offers in a role has passed; claims there put it off.
+func (a *agent) expiry(role string) (until time.Time, found bool) {
+	for _, c := range a.claims {
+		if c.Role == role {
+			return time.Time{}, false
+		}
 	}
-	return slices.MinFunc(a.offers, func(x, y held) int { return x.until.Compare(y.until) }).until, true
+	for _, h := range a.offers {
+		if h.role == role && (!found || h.until.Before(until)) {
+			until, found = h.until, true
+		}
+	}
+	return until, found
 }
 
 // Drop forgets an agent: its offers, for the caller to decline if the agent still exists, and its claims.
@@ -317,10 +409,10 @@ func (p *Pool) Drop(agentID string) (offerIDs []string, dropped []types.UID) {
 	if a == nil {
 		return nil, nil
 	}
-	offerIDs = p.give(agentID)
+	offerIDs = p.give(agentID, all)
 	for _, c := range a.claims {
-		delete(p.claims, c.uid)
-		dropped = append(dropped, c.uid)
+		delete(p.claims, c.UID)
+		dropped = append(dropped, c.UID)
 	}
 	delete(p.agents, agentID)
 	return offerIDs, dropped
@@ -331,9 +423,9 @@ func (p *Pool) Drop(agentID string) (offerIDs []string, dropped []types.UID) {
 func (p *Pool) Clear() (dropped []types.UID) {
 	for _, id := range slices.Sorted(maps.Keys(p.agents)) {
 		a := p.agents[id]
-		p.give(id)
+		p.give(id, all)
 		for _, c := range a.claims {
-			dropped = append(dropped, c.uid)
+			dropped = append(dropped, c.UID)
 		}
 		a.claims = nil
 	}

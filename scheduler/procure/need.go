@@ -35,15 +35,29 @@ type Config struct {
 	User string
 	// DefaultCPUs (cores) and DefaultMemMB (MiB) are what a pod without any request of that resource takes.
 	DefaultCPUs, DefaultMemMB float64
+	// Roles say which roles pods may use.
+	Roles RolePolicy
 }
 
 // Need is what one pod takes from an agent: comparable, computed once per scheduling cycle.
 type Need = offers.Need
 
-// NeedOf is the pod's effective request, with init containers, sidecars and overhead, in the amounts of Mesos: at
-// least 0.01 cpus and 32 MB, defaults where the pod asks for nothing, and its host ports. The error is
+// NeedOf is what a pod takes, and the roles that it may use: namespaceRoles is the annotation messages.AnnotationRoles of
+// its namespace, empty for none. The error is errdefs.ErrInvalid and says in one sentence what is not supported or not
+// allowed.
+func NeedOf(pod *corev1.Pod, namespaceRoles string, cfg Config) (Need, error) {
+	need, err := SizeOf(pod, cfg)
+	if err != nil {
+		return Need{}, err
+	}
+	need.Roles, err = cfg.Roles.Of(pod, namespaceRoles)
+	return need, err
+}
+
+// SizeOf is the pod's effective request, with init containers, sidecars and overhead, in the amounts of Mesos: at
+// least 0.01 cpus and 32 MB, defaults where the pod asks for nothing, and its host ports. Roles are left out. The error is
 // errdefs.ErrInvalid and says in one sentence what is not supported.
-func NeedOf(pod *corev1.Pod, cfg Config) (Need, error) {
+func SizeOf(pod *corev1.Pod, cfg Config) (Need, error) {
 	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
 		return Need{}, fmt.Errorf("pods of operating system %q are not supported, the agents run linux: %w", pod.Spec.OS.Name, errdefs.ErrInvalid)
 	}
@@ -99,33 +113,4 @@ func HostPorts(pod *corev1.Pod) offers.PortSet {
 	add(pod.Spec.InitContainers)
 	add(pod.Spec.Containers)
 	return offers.NewPortSet(ports...)
-}
-
-// What Fits answers: constant texts, since kube-scheduler counts nodes by text.
-const (
-	NoOffer    = "no offer from the agent"
-	FewCPUs    = "too few cpus on offer"
-	LittleMem  = "too little memory on offer"
-	LittleDisk = "too little disk on offer"
-	PortTaken  = "a host port is not on offer"
-)
-
-// Fits tells why a need does not fit what is on offer: one of few constant texts, or "" when it fits. A nil view is
-// an agent without offers.
-func Fits(view *offers.View, need Need) (why string) {
-	if view == nil {
-		return NoOffer
-	}
-	need = need.On(view.Limits)
-	switch {
-	case need.CPUs > view.Free.CPUs:
-		return FewCPUs
-	case need.MemMB > view.Free.MemMB:
-		return LittleMem
-	case need.DiskMB > view.Free.DiskMB && need.DiskMB > 0:
-		return LittleDisk
-	case !view.Ports.Has(need.Ports):
-		return PortTaken
-	}
-	return ""
 }

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gogo/protobuf/proto"
 	"github.com/google/go-cmp/cmp"
+	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +59,7 @@ func container(t *testing.T, text string, ports ...int32) corev1.Container {
 
 // need is the short form of what a test expects.
 func need(cpus, mem, disk, limit int64, ports ...uint16) procure.Need {
-	return procure.Need{Amounts: offers.Amounts{CPUs: cpus, MemMB: mem, DiskMB: disk}, MemLimitMB: limit, Ports: offers.NewPortSet(ports...)}
+	return procure.Need{Amounts: offers.Amounts{CPUs: cpus, MemMB: mem, DiskMB: disk}, MemLimitMB: limit, Ports: offers.NewPortSet(ports...), Roles: "*"}
 }
 
 // TestNeedOf is the table of effective requests (design decision 4).
@@ -82,7 +84,7 @@ func TestNeedOf(t *testing.T) {
 		"one without a limit":  {corev1.PodSpec{Containers: []corev1.Container{container(t, "memory=64Mi / memory=1Gi"), container(t, "memory=64Mi")}}, need(100, 128, 0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := procure.NeedOf(&corev1.Pod{Spec: test.spec}, cfg)
+			got, err := procure.NeedOf(&corev1.Pod{Spec: test.spec}, "", cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +93,7 @@ func TestNeedOf(t *testing.T) {
 			}
 		})
 	}
-	if _, err := procure.NeedOf(&corev1.Pod{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}, cfg); !errors.Is(err, errdefs.ErrInvalid) {
+	if _, err := procure.NeedOf(&corev1.Pod{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}, "", cfg); !errors.Is(err, errdefs.ErrInvalid) {
 		t.Errorf("a windows pod gives %v, want an invalid one", err)
 	}
 }
@@ -99,7 +101,8 @@ func TestNeedOf(t *testing.T) {
 // TestFits: the verdicts are constant texts, and an agent without task limits must have the pod's memory limit free.
 func TestFits(t *testing.T) {
 	view := func(limits bool) *offers.View {
-		return &offers.View{Limits: limits, Free: offers.Amounts{CPUs: 1000, MemMB: 512, DiskMB: 100}, Ports: offers.Ports{{Begin: 31000, End: 31001}, {Begin: 31005, End: 31005}}}
+		return &offers.View{Limits: limits, Roles: []offers.RoleView{{Role: "*", Free: offers.Amounts{CPUs: 1000, MemMB: 512, DiskMB: 100},
+			Ports: offers.Ports{{Begin: 31000, End: 31001}, {Begin: 31005, End: 31005}}}}}
 	}
 	for name, test := range map[string]struct {
 		view *offers.View
@@ -134,11 +137,11 @@ func TestTaskLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}, Spec: corev1.PodSpec{Containers: test.containers}}
-			n, err := procure.NeedOf(pod, cfg)
+			n, err := procure.NeedOf(pod, "", cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			task, err := procure.Task(cfg, procure.Launch{FrameworkID: "fw", AgentID: "A1", Node: "a1", Attempt: 1, Pod: pod, Need: n.On(true), Limits: true})
+			task, err := procure.Task(cfg, procure.Launch{AgentID: "A1", Node: "a1", Attempt: 1, Pod: pod, Need: n.On(true), Limits: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,12 +166,17 @@ func TestTaskGolden(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{SchedulerName: "mesos", Containers: []corev1.Container{container(t, "cpu=250m memory=100M / memory=1Gi", 31000, 31001, 31003)}},
 	}
-	n, err := procure.NeedOf(pod, cfg)
+	n, err := procure.NeedOf(pod, "", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	stock := stockOf("*", scalar("cpus", 4), scalar("mem", 4096), mesos.Resource{Name: "ports", Type: mesos.RANGES.Enum(),
+		Ranges: &mesos.Value_Ranges{Range: []mesos.Value_Range{{Begin: 31000, End: 32000}}}})
+	share, _ := stock.TakeExecutor(cfg.Executor.CPUs, cfg.Executor.MemMB)
+	taken, _ := stock.Take(n)
 	task, err := procure.Task(cfg, procure.Launch{
-		FrameworkID: "fw-1", AgentID: "A1", Node: "a1.example", OfferIDs: []string{"o1", "o2"}, Attempt: 2, Pod: pod, Need: n.On(true), Limits: true,
+		AgentID: "A1", Node: "a1.example", OfferIDs: []string{"o1", "o2"}, Attempt: 2, Pod: pod, Need: n.On(true), Limits: true,
+		Role: "*", Resources: taken, Executor: procure.Executor(cfg, "fw-1", share),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +187,17 @@ func TestTaskGolden(t *testing.T) {
 	golden(t, "launch.json", string(task.Data)+"\n")
 	task.Data = nil
 	golden(t, "task.pbtxt", proto.MarshalTextString(&task))
+}
+
+func scalar(name string, v float64) mesos.Resource {
+	return mesos.Resource{Name: name, Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: v}}
+}
+
+func stockOf(role string, resources ...mesos.Resource) *offers.Stock {
+	pool := offers.NewPool(offers.Amounts{})
+	pool.Add(&mesos.Offer{ID: mesos.OfferID{Value: "o1"}, AgentID: mesos.AgentID{Value: "A1"}, Resources: resources,
+		AllocationInfo: &mesos.Resource_AllocationInfo{Role: &role}}, time.Time{})
+	return pool.Stock("A1", role)
 }
 
 func golden(t *testing.T, name, got string) {
@@ -198,36 +217,38 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestExecutorIsConstant: whatever pod and agent, all tasks carry an equal ExecutorInfo (design decision 6).
+// TestExecutorIsConstant: equal shares make equal ExecutorInfos, and another task names the one that runs, in whatever role
+// it was started (design decision 6).
 func TestExecutorIsConstant(t *testing.T) {
-	first := procure.Executor(cfg, "fw")
-	for _, pod := range []*corev1.Pod{
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "c"}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "e", UID: "f", Labels: map[string]string{"app": "g"}}},
-	} {
-		for _, agent := range []string{"A1", "A2"} {
-			task, err := procure.Task(cfg, procure.Launch{FrameworkID: "fw", AgentID: agent, Node: agent, Attempt: 1, Pod: pod, Need: need(10, 32, 0, 0)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !proto.Equal(first, task.Executor) {
-				t.Errorf("ExecutorInfo differs: %v", task.Executor)
-			}
-			if task.Limits != nil {
-				t.Errorf("limits for an agent that does not know them")
-			}
-		}
+	share := func() []mesos.Resource {
+		taken, _ := stockOf("prod", scalar("cpus", 4), scalar("mem", 4096)).TakeExecutor(cfg.Executor.CPUs, cfg.Executor.MemMB)
+		return taken
+	}
+	first := procure.Executor(cfg, "fw", share())
+	if !proto.Equal(first, procure.Executor(cfg, "fw", share())) {
+		t.Errorf("the same makes another ExecutorInfo")
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "c"}}
+	task, err := procure.Task(cfg, procure.Launch{AgentID: "A1", Node: "a1", Attempt: 1, Pod: pod, Need: need(10, 32, 0, 0), Role: "*", Executor: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(first, task.Executor) {
+		t.Errorf("ExecutorInfo differs: %v", task.Executor)
+	}
+	if task.Limits != nil {
+		t.Errorf("limits for an agent that does not know them")
 	}
 	odd := cfg
 	odd.BundleDir = "/opt/it's here"
-	if got, want := procure.Executor(odd, "fw").Command.GetValue(), `exec ./mesopod-keeper --bundle-dir='/opt/it'\''s here'`; got != want {
+	if got, want := procure.Executor(odd, "fw", nil).Command.GetValue(), `exec ./mesopod-keeper --bundle-dir='/opt/it'\''s here'`; got != want {
 		t.Errorf("command %s, want %s", got, want)
 	}
 }
 
 func TestTaskTooLarge(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "c", Annotations: map[string]string{"x": strings.Repeat("x", messages.MaxLaunchBytes)}}}
-	_, err := procure.Task(cfg, procure.Launch{FrameworkID: "fw", AgentID: "A1", Node: "a1", Attempt: 1, Pod: pod, Need: need(10, 32, 0, 0)})
+	_, err := procure.Task(cfg, procure.Launch{AgentID: "A1", Node: "a1", Attempt: 1, Pod: pod, Need: need(10, 32, 0, 0)})
 	if !errors.Is(err, errdefs.ErrInvalid) {
 		t.Errorf("error %v, want an invalid one", err)
 	}

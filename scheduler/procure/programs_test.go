@@ -18,7 +18,7 @@ func TestPrograms(t *testing.T) {
 			`exec ./mesopod-keeper --bundle=ab12 --bundle-source='http://$(x)'\''' --bundle-cache='/a b'`,
 		},
 	} {
-		if got := Executor(c.config, "f").Command.GetValue(); got != c.want {
+		if got := Executor(c.config, "f", nil).Command.GetValue(); got != c.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

@@ -30,7 +30,7 @@ func StaticOf(pods []messages.StaticPod, cfg Config) Static {
 	var ports []uint16
 	limited := false
 	for _, p := range pods {
-		need, err := NeedOf(p.Pod, cfg)
+		need, err := SizeOf(p.Pod, cfg)
 		if err != nil {
 			continue
 		}
@@ -57,10 +57,11 @@ func StaticOf(pods []messages.StaticPod, cfg Config) Static {
 
 // PlaceholderLaunch is one placeholder task and where it goes; see Launch.
 type PlaceholderLaunch struct {
-	FrameworkID, TaskID, AgentID, Node string
-	Static                             Static
-	Limits                             bool
-	Executor                           *mesos.ExecutorInfo
+	TaskID, AgentID, Node string
+	Static                Static
+	Resources             []mesos.Resource
+	Limits                bool
+	Executor              *mesos.ExecutorInfo
 }
 
 // Placeholder is the TaskInfo of the task that holds an agent's resources for its static pods. The error is
@@ -72,7 +73,7 @@ func Placeholder(cfg Config, l PlaceholderLaunch) (mesos.TaskInfo, error) {
 	}
 	task := mesos.TaskInfo{
 		Name: "static pods of " + l.Node, TaskID: mesos.TaskID{Value: l.TaskID}, AgentID: mesos.AgentID{Value: l.AgentID},
-		Resources: resources(l.Static.Need.On(l.Limits)),
+		Resources: l.Resources,
 		Executor:  l.Executor,
 		Labels:    &mesos.Labels{},
 		Data:      data,

@@ -18,25 +18,23 @@ import (
 	"github.com/mesopod/mesopod/scheduler/offers"
 )
 
-// Role is the one role that offers are taken of.
-const Role = "*"
-
 // shutdownGrace is how long the agent lets the executor end its pods at a SHUTDOWN.
 const shutdownGrace = 60 * time.Second
 
 // Launch is one pod and where it goes.
 type Launch struct {
-	FrameworkID   string
 	AgentID, Node string
 	// OfferIDs are the offers of the ACCEPT.
 	OfferIDs []string
 	Attempt  int
 	Pod      *corev1.Pod
-	// Need is the pod's need on that agent (Need.On).
-	Need Need
+	// Need is the pod's need on that agent (Need.On), Resources what was taken for it from the offers, all in Role.
+	Need      Need
+	Role      string
+	Resources []mesos.Resource
 	// Limits: the agent knows task limits.
 	Limits bool
-	// Executor is what the executor that runs on the agent was started with; nil: what the configuration says.
+	// Executor is what the executor that runs on the agent was started with, or is to be started with.
 	Executor *mesos.ExecutorInfo
 }
 
@@ -55,6 +53,7 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 		messages.AnnotationAgentID:     l.AgentID,
 		messages.AnnotationOfferID:     strings.Join(l.OfferIDs, ","),
 		messages.AnnotationExecutorID:  messages.ExecutorID,
+		messages.AnnotationRole:        l.Role,
 	})
 	data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: l.Node, Pod: &pod, Bundle: cfg.Bundle.message()})
 	if err != nil {
@@ -63,14 +62,11 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 	name := messages.TaskName(pod.Namespace, pod.Name)
 	task := mesos.TaskInfo{
 		Name: name, TaskID: mesos.TaskID{Value: id}, AgentID: mesos.AgentID{Value: l.AgentID},
-		Resources: resources(l.Need),
+		Resources: l.Resources,
 		Executor:  l.Executor,
 		Labels:    labels(&pod),
 		Discovery: discovery(name, &pod),
 		Data:      data,
-	}
-	if task.Executor == nil {
-		task.Executor = Executor(cfg, l.FrameworkID)
 	}
 	if l.Limits {
 		task.Limits = limits(&pod, l.Need)
@@ -78,8 +74,9 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 	return task, nil
 }
 
-// Executor is the ExecutorInfo of every task: nothing of the pod or the agent is in it, and no secret.
-func Executor(cfg Config, frameworkID string) *mesos.ExecutorInfo {
+// Executor is the ExecutorInfo of an agent's tasks: nothing of the pod or the agent is in it but the resources that were
+// taken for it from the agent's offers, and no secret.
+func Executor(cfg Config, frameworkID string, resources []mesos.Resource) *mesos.ExecutorInfo {
 	info := &mesos.ExecutorInfo{
 		Type:        mesos.ExecutorInfo_CUSTOM,
 		ExecutorID:  mesos.ExecutorID{Value: messages.ExecutorID},
@@ -90,10 +87,7 @@ func Executor(cfg Config, frameworkID string) *mesos.ExecutorInfo {
 			Shell: ptr(true), Value: ptr("exec ./mesopod-keeper " + cfg.programs()),
 			URIs: []mesos.CommandInfo_URI{{Value: cfg.KeeperURI, Executable: ptr(true), Extract: ptr(false)}},
 		},
-		Resources: []mesos.Resource{
-			scalar("cpus", round(cfg.Executor.CPUs)),
-			scalar("mem", round(cfg.Executor.MemMB)),
-		},
+		Resources:           resources,
 		ShutdownGracePeriod: &mesos.DurationInfo{Nanoseconds: shutdownGrace.Nanoseconds()},
 	}
 	if cfg.User != "" {
@@ -146,39 +140,6 @@ func quote(path string) string {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
-
-// resources are the task's resources. Ports of one range ride one range.
-func resources(need Need) []mesos.Resource {
-	list := []mesos.Resource{
-		scalar("cpus", float64(need.CPUs)/1000),
-		scalar("mem", float64(need.MemMB)),
-	}
-	if need.DiskMB > 0 {
-		list = append(list, scalar("disk", float64(need.DiskMB)))
-	}
-	ranges := &mesos.Value_Ranges{}
-	for _, port := range need.Ports.All() {
-		number := uint64(port)
-		if last := len(ranges.Range) - 1; last >= 0 && ranges.Range[last].End+1 == number {
-			ranges.Range[last].End = number
-			continue
-		}
-		ranges.Range = append(ranges.Range, mesos.Value_Range{Begin: number, End: number})
-	}
-	if len(ranges.Range) > 0 {
-		list = append(list, mesos.Resource{Name: "ports", Type: mesos.RANGES.Enum(), Ranges: ranges, AllocationInfo: allocation()})
-	}
-	return list
-}
-
-// scalar is an unreserved amount. The field role stays empty, which means "*" in both of Mesos' resource formats.
-func scalar(name string, value float64) mesos.Resource {
-	return mesos.Resource{Name: name, Type: mesos.SCALAR.Enum(), Scalar: &mesos.Value_Scalar{Value: value}, AllocationInfo: allocation()}
-}
-
-func allocation() *mesos.Resource_AllocationInfo {
-	return &mesos.Resource_AllocationInfo{Role: ptr(Role)}
 }
 
 // round keeps the three decimals that Mesos keeps.

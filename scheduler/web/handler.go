@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mesopod/mesopod/internal/zpages"
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/procure"
 )
@@ -108,7 +109,7 @@ func (p pages) overview(_ *http.Request, v View, head Head) (any, *fault) {
 			o.Total = o.Total.plus(Amount{CPUs: a.Total.CPUs, MemMB: int64(a.Total.MemMB), DiskMB: int64(a.Total.DiskMB)})
 		}
 		if a.Free != nil {
-			o.Offered = o.Offered.plus(amount(a.Free.Free))
+			o.Offered = o.Offered.plus(amount(a.Free.All().Free))
 		}
 	}
 	for _, use := range []string{"used", "new", "refused", "gone"} {
@@ -199,13 +200,13 @@ func (p pages) pod(r *http.Request, v View, head Head) (any, *fault) {
 		Head: head, PodRow: podRow(is), Phase: string(is.Pod.Status.Phase), Scheduler: is.Pod.Spec.SchedulerName,
 		Conditions: conditions(is.Pod), Timeline: p.Journal.OfPod(string(is.Pod.UID)), framework: v.Core.FrameworkID,
 	}
-	need, err := procure.NeedOf(is.Pod, p.Procure)
+	need, err := procure.SizeOf(is.Pod, p.Procure)
 	if err != nil {
 		page.Fault = err.Error()
 		return page, nil
 	}
 	needs := amount(need.Amounts)
-	page.Needs, page.Ports = &needs, need.Ports.All()
+	page.Needs, page.Ports, page.Role = &needs, need.Ports.All(), is.Pod.Annotations[messages.AnnotationRole]
 	return page, nil
 }
 

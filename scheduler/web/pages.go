@@ -154,10 +154,12 @@ type PodsPage struct {
 type PodPage struct {
 	Head
 	PodRow
-	Phase      string      `json:"phase"`
-	Scheduler  string      `json:"schedulerName"`
-	Needs      *Amount     `json:"needs,omitempty"`
-	Ports      []uint16    `json:"hostPorts,omitempty"`
+	Phase     string   `json:"phase"`
+	Scheduler string   `json:"schedulerName"`
+	Needs     *Amount  `json:"needs,omitempty"`
+	Ports     []uint16 `json:"hostPorts,omitempty"`
+	// Role is the Mesos role that the pod's resources are of.
+	Role       string      `json:"role,omitempty"`
 	Fault      string      `json:"fault,omitempty"`
 	Conditions []Condition `json:"conditions"`
 	// Timeline is what is remembered of it, the oldest first: a scheduler that was started later, or that had much to do since,

@@ -46,7 +46,8 @@ func busy() View {
 				{ID: "A2", Hostname: "a2", Total: messages.Resources{CPUs: 2, MemMB: 2048}, Visible: true, Attributes: []mesos.Attribute{{Name: "rack", Type: mesos.TEXT, Text: &mesos.Value_Text{Value: "r<2>"}}}},
 				{
 					ID: "A1", Hostname: "a1", Total: messages.Resources{CPUs: 4, MemMB: 4096}, Visible: true, Executor: true, Offers: 1, Tasks: 1,
-					Free: &offers.View{Free: offers.Amounts{CPUs: 1000, MemMB: 512}, Ports: offers.Ports{{Begin: 80, End: 80}, {Begin: 31000, End: 32000}}},
+					Free: &offers.View{Roles: []offers.RoleView{{Role: "*", Free: offers.Amounts{CPUs: 1000, MemMB: 512},
+						Ports: offers.Ports{{Begin: 80, End: 80}, {Begin: 31000, End: 32000}}}}},
 				},
 			},
 			Offers: []offers.Held{{ID: "o1", AgentID: "A1", Amounts: offers.Amounts{CPUs: 1000, MemMB: 512}, Until: now.Add(20 * time.Second)}},

@@ -69,7 +69,8 @@ func agentRows(v *core.View, text string) []AgentRow {
 			r.Why = "Mesos does not reach it; it may come back"
 		}
 		if a.Free != nil {
-			r.Offered, r.Ports = amount(a.Free.Free), portRanges(a.Free.Ports)
+			all := a.Free.All()
+			r.Offered, r.Ports = amount(all.Free), portRanges(all.Ports)
 		}
 		if text == "" || strings.Contains(strings.ToLower(strings.Join(append(r.Attributes, r.ID, r.Node), " ")), text) {
 			rows = append(rows, r)
@@ -94,7 +95,7 @@ func measure(rows []AgentRow, v *core.View, cfg procure.Config) {
 			if r == nil {
 				continue
 			}
-			if need, err := procure.NeedOf(v.Pods[i].Pod, cfg); err == nil {
+			if need, err := procure.SizeOf(v.Pods[i].Pod, cfg); err == nil {
 				r.Used = r.Used.plus(amount(need.Amounts))
 			}
 		}
@@ -257,6 +258,7 @@ type OfferRow struct {
 	ID    string    `json:"id"`
 	Agent string    `json:"agent"`
 	Node  string    `json:"node"`
+	Role  string    `json:"role"`
 	Has   Amount    `json:"resources"`
 	Ports string    `json:"ports,omitempty"`
 	Until time.Time `json:"until"`
@@ -272,7 +274,7 @@ func offerRows(v *core.View, agent string) []OfferRow {
 	for i := range v.Offers {
 		o := &v.Offers[i]
 		if agent == "" || agent == o.AgentID || agent == hosts[o.AgentID] {
-			rows = append(rows, OfferRow{ID: o.ID, Agent: o.AgentID, Node: hosts[o.AgentID], Has: amount(o.Amounts), Ports: portRanges(o.Ports), Until: o.Until})
+			rows = append(rows, OfferRow{ID: o.ID, Agent: o.AgentID, Node: hosts[o.AgentID], Role: o.Role, Has: amount(o.Amounts), Ports: portRanges(o.Ports), Until: o.Until})
 		}
 	}
 	slices.SortFunc(rows, func(a, b OfferRow) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID)) })

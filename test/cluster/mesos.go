@@ -29,8 +29,14 @@ type Task struct {
 	Statuses []TaskStatus `json:"statuses"`
 	// Resources are the task's share of the agent, Limits what it may use.
 	Resources []struct {
-		Name   string  `json:"name"`
-		Scalar *Scalar `json:"scalar"`
+		Name           string  `json:"name"`
+		Scalar         *Scalar `json:"scalar"`
+		AllocationInfo struct {
+			Role string `json:"role"`
+		} `json:"allocation_info"`
+		Reservations []struct {
+			Role string `json:"role"`
+		} `json:"reservations"`
 	} `json:"resources"`
 	Limits map[string]Scalar `json:"limits"`
 }
@@ -48,6 +54,17 @@ func (t Task) Amount(name string) float64 {
 		}
 	}
 	return 0
+}
+
+// Reserved is how much of a resource the task has that is reserved for a role.
+func (t Task) Reserved(name, role string) (sum float64) {
+	for _, r := range t.Resources {
+		if n := len(r.Reservations); r.Name == name && n > 0 && r.Reservations[n-1].Role == role {
+			value, _ := r.Scalar.value() // no amount is none
+			sum += value
+		}
+	}
+	return sum
 }
 
 // Limit is how much of a resource the task may use, +Inf where it is bounded by the agent alone, 0 for none.

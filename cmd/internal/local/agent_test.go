@@ -104,6 +104,7 @@ func TestCheckResources(t *testing.T) {
 	for text, want := range map[string]string{
 		"cpus:4;mem:4096": "", "cpus:1.5;mem:288": "", "cpus(*):4;mem:4096;ports:[1-2,4-5];zones:{a,b};gpus:0": "",
 		"cpus:4;mem:4096;": "", `[{"name":"cpus"}]`: "", "file:///r.json": "", "cpus:2;cpus(ads):4;mem:1024": "",
+		"cpus(ours):4;mem(ours):1024": "", "cpus:1;cpus(ours):1;mem:200;mem(ours):200": "",
 		"cpus:0.2;mem:100":        "too small",
 		"cpus:0.2":                "too small",
 		"cpus:4;mem:100":          "too small",
@@ -117,7 +118,7 @@ func TestCheckResources(t *testing.T) {
 		"cpus:4;mem:1024;ports:":  "not NAME:VALUE",
 		"cpus:4;mem:1024; :12000": "not NAME:VALUE",
 	} {
-		err := checkResources(text)
+		err := checkResources(text, []string{"ours"})
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s is refused: %v", text, err)

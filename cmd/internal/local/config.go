@@ -167,7 +167,7 @@ func (c Config) complete() (Config, error) {
 	case c.external():
 		fault("--agent-resources=%s goes with --mesos=sim or real only: %s has the agents that it has", c.AgentResources, c.Mesos)
 	default:
-		if err := checkResources(c.AgentResources); err != nil {
+		if err := checkResources(c.AgentResources, c.roles()); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -346,3 +346,13 @@ const DefaultStateDir = "/var/lib/mesopod/local"
 
 // DefaultKubeconfig is the kubeconfig of a cluster in DefaultStateDir. It is there while the cluster runs.
 const DefaultKubeconfig = DefaultStateDir + "/kubeconfig"
+
+// roles are the scheduler's, as far as its flags name them.
+func (c *Config) roles() (roles []string) {
+	for _, flag := range c.SchedulerFlags {
+		if list, is := strings.CutPrefix(flag, "roles="); is {
+			roles = strings.Split(list, ",")
+		}
+	}
+	return roles
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func shareOut(cores int, memMB uint64, agents int) string {
 
 // checkResources tells what is wrong with --agent-resources: text that the agent would refuse, or so little that no
 // node fits, for which the start would wait in vain. Resources as JSON, or in a file, are left to the agent.
-func checkResources(text string) error {
+func checkResources(text string, roles []string) error {
 	if text = strings.TrimSpace(text); strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") ||
 		strings.HasPrefix(text, "/") || strings.HasPrefix(text, "file:") {
 		return nil
@@ -68,8 +69,8 @@ func checkResources(text string) error {
 		if err != nil || number < 0 || math.IsNaN(number) || math.IsInf(number, 0) {
 			return wrong("%q is neither an amount nor a range nor a set", value)
 		}
-		if role = strings.TrimSuffix(role, ")"); role != "" && role != "*" {
-			number = 0 // the scheduler is offered what is nobody's
+		if role = strings.TrimSuffix(role, ")"); role != "" && role != "*" && !slices.Contains(roles, role) {
+			number = 0 // the scheduler is not offered what others have reserved
 		}
 		found[name] += number
 	}

@@ -1,0 +1,95 @@
+package roles
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/procure"
+	"github.com/mesopod/mesopod/test/cluster"
+)
+
+// A namespace's role decides where a pod's resources come from: what is reserved for it goes first, in one ACCEPT with what
+// is reserved for nobody. The executor that the first pod started serves pods of other roles, too.
+func TestNamespaceRoles(t *testing.T) {
+	allow(t, "prod")
+	first, task := running(t, podOf("first", 1, "1800m", "300Mi"))
+	isIn(t, first, task, "prod")
+	if got := task.Reserved("cpus", "prod"); got < 1.5-1e-9 || got > 2 {
+		t.Errorf("%g cpus that are reserved for prod are used, want all that the executor left", got)
+	}
+	allow(t, "dev,prod")
+	second, task := running(t, podOf("second", 1, "1", "200Mi"))
+	isIn(t, second, task, "dev")
+	if got := task.Reserved("cpus", "dev"); got != 1 {
+		t.Errorf("%g cpus that are reserved for dev are used, want 1", got)
+	}
+	suite.SameContainer(t, first)
+}
+
+// A pod that only two roles together have room for is told so, and one that names a role which its namespace has not, which
+// roles that has.
+func TestWhyRolesDoNotFit(t *testing.T) {
+	allow(t, "prod,dev")
+	// Neither has 3.2 cpus, even with what is reserved for nobody.
+	suite.Create(t, podOf("together", 2, "3200m", "300Mi"))
+	told := waitUnscheduled(t, "together", func(why string) bool { return strings.Contains(why, procure.NotTogether) })
+	if !strings.Contains(told, procure.NotTogether+"prod, dev") {
+		t.Errorf("the roles are not named: %s", told)
+	}
+	stranger := podOf("stranger", 2, "100m", "64Mi")
+	stranger.Annotations = map[string]string{messages.AnnotationRoles: "prod/web"}
+	suite.Create(t, stranger)
+	waitUnscheduled(t, "stranger", func(why string) bool {
+		return strings.Contains(why, "role prod/web is not allowed in namespace "+cluster.Namespace+", which may use prod, dev")
+	})
+	// The namespace is given the role, and the pod starts without being touched.
+	allow(t, "prod,prod/web")
+	suite.WaitPhase(t, "stranger", "Running")
+}
+
+// What an operator reserves at run time, refining what is reserved for the role above, is used as it is.
+func TestRefinedReservation(t *testing.T) {
+	const refined = `{"name":"cpus","type":"SCALAR","scalar":{"value":0.75},"reservations":[{"type":"STATIC","role":"prod"},{"type":"DYNAMIC","role":"prod/web"}]}`
+	call := fmt.Sprintf(`{"type":"RESERVE_RESOURCES","reserve_resources":{"agent_id":{"value":%q},"resources":[%s]}}`, agentID(t, 2), refined)
+	cluster.Eventually(t, "resources to be reserved for prod/web", func(ctx context.Context) error { // they may be in an offer just now
+		return operate(ctx, call, nil)
+	})
+	allow(t, "prod/web")
+	pod, task := running(t, podOf("web", 2, "700m", "100Mi"))
+	isIn(t, pod, task, "prod/web")
+	if got := task.Reserved("cpus", "prod/web"); got < 0.25-1e-9 {
+		t.Errorf("%g cpus that are reserved for prod/web are used, want what the executor left of 0.75", got)
+	}
+}
+
+// Roles in which no pod waits are suppressed, but for the first, whose offers show new agents; a pod brings them back.
+func TestSuppress(t *testing.T) {
+	suppressed := func(ctx context.Context) (roles []string, err error) {
+		var metrics map[string]float64
+		if err := cluster.Get(ctx, cluster.MasterURL+"/metrics/snapshot", nil, &metrics); err != nil {
+			return nil, err
+		}
+		for _, role := range []string{"*", "prod", "dev"} {
+			for key, value := range metrics {
+				if strings.HasSuffix(key, "/roles/"+role+"/suppressed") && value == 1 {
+					roles = append(roles, role)
+				}
+			}
+		}
+		return roles, nil
+	}
+	cluster.Eventually(t, "idle roles to be suppressed", func(ctx context.Context) error {
+		roles, err := suppressed(ctx)
+		if err == nil && (slices.Contains(roles, "*") || !slices.Contains(roles, "dev") || !slices.Contains(roles, "prod")) {
+			err = fmt.Errorf("suppressed are %v", roles)
+		}
+		return err
+	})
+	allow(t, "dev")
+	pod, task := running(t, podOf("wake", 2, "100m", "64Mi"))
+	isIn(t, pod, task, "dev")
+}
