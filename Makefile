@@ -112,6 +112,14 @@ bench-sim: ## measure the simulated Mesos: offers and updates per second, memory
 	@CGO_ENABLED=0 go build -o $(BIN)/tools/bench-sim ./internal/mesossim/bench
 	@for agents in 100 1000 10000; do $(BIN)/tools/bench-sim -agents $$agents; done
 
+.PHONY: bench-scheduler
+bench-scheduler: ## measure the scheduler on simulated agents against the upstream kube-scheduler (after build; NODES, PODS, ROUNDS, WORKLOADS)
+	@CGO_ENABLED=0 go build -o $(BIN)/tools/kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
+	@CGO_ENABLED=0 go build -o $(BIN)/tools/bench-sim ./internal/mesossim/bench
+	@CGO_ENABLED=0 go build -o $(BIN)/tools/bench-scheduler ./test/bench/scheduler
+	@for nodes in $(or $(NODES),1000 5000); do $(BIN)/tools/bench-scheduler -bundle-dir $(BUNDLE) -kube-scheduler $(BIN)/tools/kube-scheduler \
+	  -bench-sim $(BIN)/tools/bench-sim -nodes $$nodes -pods $(or $(PODS),5000) -rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),-workloads $(WORKLOADS)); done
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for 30 s (FUZZTIME=30s)
 	@$(STEP) fuzz contrib/fuzz.sh

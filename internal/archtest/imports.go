@@ -107,7 +107,7 @@ var imports = []importRule{
 		why: "cmd puts the parts together; what a part needs from it comes as its Config",
 	},
 	{
-		name: "local-mode", of: []string{"..."}, notOf: []string{"cmd/...", "internal/controlplane"}, deny: []string{"./internal/controlplane"},
+		name: "local-mode", of: []string{"..."}, notOf: []string{"cmd/...", "internal/controlplane", "test/bench/scheduler"}, deny: []string{"./internal/controlplane"},
 		why: "the control plane in one process is for local mode and tests; scheduler and executor talk to any API server",
 	},
 	{

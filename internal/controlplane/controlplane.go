@@ -63,6 +63,8 @@ type Config struct {
 	PodCIDR string
 	// Manifests are applied once our own roles and policies are there; their pods start when there is a node.
 	Manifests []Manifest
+	// Without names controllers that are not to run, such as node-lifecycle-controller.
+	Without []string
 	// Durable makes etcd flush every write to disk. Without it a machine crash
 	// may lose data, a process crash does not, and writes are faster.
 	Durable bool

@@ -62,6 +62,11 @@ func (p *Plane) managerFlags(kubeconfig, serviceAccountKey string) []string {
 		// The default is a folder of the machine's that it would make.
 		"--flex-volume-plugin-dir=" + p.files.flexVolumes(),
 	}
+	controllers := "*"
+	for _, name := range p.cfg.Without {
+		controllers += ",-" + name
+	}
+	flags = append(flags, "--controllers="+controllers)
 	if p.cfg.PodCIDR == "" {
 		return append(flags, "--allocate-node-cidrs=false")
 	}

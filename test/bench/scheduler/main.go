@@ -1,0 +1,132 @@
+// Command scheduler measures mesopod's scheduler against the upstream kube-scheduler, which is built from the same module: both
+// under an etcd and API server of the same kind, ours with agents that the simulated Mesos acts out, the peer with as many
+// Node objects. Pods are created as fast as the API server takes them, and watched until they are bound. The sides take turns, each
+// round with a new cluster; figures are medians over the rounds.
+//
+// It prints, for each workload: pods bound per second, create → bound at p50 and p99, writes to the API server per pod beyond the
+// creation; then the share of the CPU that the simulator had in the common run, and how many times faster it is alone.
+//
+// It needs the bundle, and two programs that make bench-scheduler builds. Nothing of it needs root.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/mesopod/mesopod/test/bench/figure"
+)
+
+// The targets of design section 8 and issue 7.
+const (
+	rateTarget     = 1.0 // the goal is 1.5
+	writesTarget   = 2.05 // 2, and the events of the workload before that come late
+	simShareTarget = 25.0 // percent of the CPU of the common run
+	simRateTarget  = 2.0
+)
+
+// config of a bench.
+type config struct {
+	bundle, kubeScheduler, benchSim string
+	nodes, pods, rounds             int
+	workloads                       []string
+}
+
+func main() {
+	if dir := os.Getenv(planeDir); dir != "" {
+		exit(runPlane(dir))
+	}
+	var c config
+	var names string
+	flag.StringVar(&c.bundle, "bundle-dir", "bin/bundle", "folder of mesopod")
+	flag.StringVar(&c.kubeScheduler, "kube-scheduler", "bin/tools/kube-scheduler", "the upstream kube-scheduler")
+	flag.StringVar(&c.benchSim, "bench-sim", "", "the bench of the simulator alone; empty leaves its figure out")
+	flag.IntVar(&c.nodes, "nodes", 1000, "number of nodes")
+	flag.IntVar(&c.pods, "pods", 5000, "number of pods of each workload")
+	flag.IntVar(&c.rounds, "rounds", 5, "rounds of all sides")
+	flag.StringVar(&names, "workloads", strings.Join(workloadNames, ","), "which workloads")
+	flag.Parse()
+	c.workloads = strings.Split(names, ",")
+	for _, name := range c.workloads {
+		if !slices.Contains(workloadNames, name) {
+			exit(fmt.Errorf("workload %q is none of %s", name, strings.Join(workloadNames, ", ")))
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, c)
+	stop()
+	exit(err)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-scheduler:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// outcome is what was measured of one workload, a value for each round.
+type outcome struct{ rate, p50, p99, writes []float64 }
+
+func run(ctx context.Context, c config) error {
+	results := map[string]map[string]*outcome{}
+	var simShare []float64
+	for round := range c.rounds {
+		for _, s := range []side{ours{c}, peer{c, false}, peer{c, true}} {
+			if results[s.name()] == nil {
+				results[s.name()] = map[string]*outcome{}
+			}
+			fmt.Printf("# round %d of %d: %s, %d nodes, %d pods\n", round+1, c.rounds, s.name(), c.nodes, c.pods)
+			share, err := measure(ctx, c, s, results[s.name()])
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name(), err)
+			}
+			if s.name() == (ours{}).name() {
+				simShare = append(simShare, share)
+			}
+		}
+	}
+	return show(ctx, c, results, simShare)
+}
+
+// show prints all figures, and fails if a target does not hold.
+func show(ctx context.Context, c config, results map[string]map[string]*outcome, simShare []float64) error {
+	good := true
+	fastest := 0.0
+	for _, workload := range c.workloads {
+		name := func(side, what string) string { return fmt.Sprintf("%s-%d-nodes-%s-%s", side, c.nodes, workload, what) }
+		rates := map[string]float64{}
+		for side, of := range results {
+			one := of[workload]
+			rates[side] = figure.Spread(name(side, "rate"), one.rate, "pods/s")
+			figure.Spread(name(side, "bound-p50"), one.p50, "s")
+			figure.Spread(name(side, "bound-p99"), one.p99, "s")
+			figure.Spread(name(side, "writes"), one.writes, "1/pod")
+		}
+		us := rates[(ours{}).name()]
+		fastest = max(fastest, us)
+		for _, them := range []side{peer{c, false}, peer{c, true}} {
+			good = figure.AtLeast(name(them.name(), "ratio"), us/rates[them.name()], "x", rateTarget) && good
+		}
+		good = figure.AtMost(name((ours{}).name(), "writes-per-pod"), figure.Quantile(results[(ours{}).name()][workload].writes, 0.5), "1/pod", writesTarget, 0) && good
+	}
+	good = figure.AtMost(fmt.Sprintf("sim-%d-nodes-cpu-share", c.nodes), figure.Quantile(simShare, 0.5), "%", simShareTarget, 0) && good
+	if c.benchSim != "" {
+		alone, err := simAlone(ctx, c)
+		if err != nil {
+			return err
+		}
+		good = figure.AtLeast(fmt.Sprintf("sim-%d-nodes-alone", c.nodes), alone/fastest, "x", simRateTarget) && good
+	}
+	if !good {
+		return errors.New("a target does not hold")
+	}
+	return nil
+}
