@@ -25,7 +25,7 @@ import (
 
 // The targets of design section 8 and issue 7.
 const (
-	rateTarget     = 1.0 // the goal is 1.5
+	rateTarget     = 1.0  // the goal is 1.5
 	writesTarget   = 2.05 // 2, and the events of the workload before that come late
 	simShareTarget = 25.0 // percent of the CPU of the common run
 	simRateTarget  = 2.0
