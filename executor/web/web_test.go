@@ -62,14 +62,15 @@ func TestPageAndState(t *testing.T) {
 	v := View{
 		Time: now, Started: now.Add(-time.Minute), Version: "v1", Node: "a1",
 		Core: &core.View{Connected: true, KubeletReady: true, HeldBy: "live tasks: 1", Tasks: []core.TaskView{
-			{TaskID: "u.1", Namespace: "default", Name: "web<1>", State: core.Running, Unacknowledged: 2}}},
+			{TaskID: "u.1", Namespace: "default", Name: "web<1>", State: core.Running, Unacknowledged: 2},
+			{TaskID: "static-pods.k.1.S1", StaticPods: "default/log@01020304", State: core.Running}}},
 		Recent: []Entry{
 			{Time: now, Kind: Event, Name: "Kill", TaskID: "u.1"},
 			{Time: now, Kind: Effect, Name: "DeletePod", TaskID: "u.1", What: "default/web", Why: "kill asked by the scheduler"},
 		},
 	}
 	code, page := get(t, v, nil, "/")
-	for _, part := range []string{"default/web&lt;1&gt;", "Running", "held by live tasks: 1", "kill asked by the scheduler", "runs for 1m0s"} {
+	for _, part := range []string{"default/web&lt;1&gt;", "static pods: default/log@01020304", "Running", "held by live tasks: 1", "kill asked by the scheduler", "runs for 1m0s"} {
 		if code != 200 || !strings.Contains(page, part) {
 			t.Errorf("page %d lacks %q:\n%s", code, part, page)
 		}
@@ -87,7 +88,7 @@ func TestPageAndState(t *testing.T) {
 			Tasks []struct{ TaskID, State string }
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &state); err != nil || state.Node != "a1" || len(state.Core.Tasks) != 1 || state.Core.Tasks[0].State != "Running" {
+	if err := json.Unmarshal([]byte(text), &state); err != nil || state.Node != "a1" || len(state.Core.Tasks) != 2 || state.Core.Tasks[0].State != "Running" {
 		t.Errorf("state %s: %+v, error %v", text, state, err)
 	}
 	for _, v := range []View{{}, {Core: &core.View{}}} {
