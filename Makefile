@@ -132,9 +132,13 @@ test-resources: ## what pods may use, at length: 100 pods that end, with and wit
 test-leases: ## a thousand pods that end, fail or are deleted leave no address, link or rule (root; after build; six minutes)
 	@$(STEP) test-leases env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 90m -run '^TestLeasesEnd$$' ./test/network
 
+.PHONY: test-chaos
+test-chaos: ## kill parts and break links at random for ten minutes under 200 pods that come and go (MESOPOD_CHAOS=10m; root; after build)
+	@$(STEP) test-chaos env CGO_ENABLED=0 MESOPOD_CHAOS=$(or $(MESOPOD_CHAOS),10m) go test -count=1 -v -timeout 60m ./test/chaos
+
 .PHONY: test-long
 test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times over, benches (root; after build)
-	@contrib/test.sh fuzz test-resources test-leases test-e2e test-e2e test-e2e test-kills bench-start
+	@contrib/test.sh fuzz test-resources test-leases test-e2e test-e2e test-e2e test-chaos test-kills bench-start
 
 .PHONY: generate
 generate: ## write docs/deps, docs/scheduler-config.yaml and THIRD_PARTY.md anew

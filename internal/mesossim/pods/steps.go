@@ -103,32 +103,38 @@ func (a *Actor) kill(ctx context.Context, p *pod) (core.Outcome, error) {
 	return core.Outcome{Message: string(messages.ReasonDeleted)}, nil
 }
 
-// told writes a status and gives the outcome; a pod that is gone is TASK_LOST.
+// told writes a status and gives the outcome; a pod that is gone is TASK_LOST. One that has ended while its deletion waits for
+// that is deleted, as a kubelet does: its task is over, so no kill will come.
 func (a *Actor) told(ctx context.Context, p *pod, status corev1.PodStatus, o core.Outcome) (core.Outcome, error) {
 	if a.cfg.BindOnly {
 		return o, nil
 	}
-	switch err := a.write(ctx, p, status); {
+	now, err := a.write(ctx, p, status)
+	switch {
 	case away(err):
 		return core.Outcome{}, err
 	case err != nil:
 		return core.Outcome{Failed: mesos.TASK_LOST, Message: messages.ReasonDisappeared.Detail(err.Error())}, nil
+	case status.Phase != corev1.PodRunning && now.DeletionTimestamp != nil:
+		if err := a.binder.Delete(ctx, p.namespace, p.name, p.uid, 0); away(err) {
+			return core.Outcome{}, err
+		}
 	}
 	return o, nil
 }
 
-// write patches the status of this pod, and of no other that has its name.
-func (a *Actor) write(ctx context.Context, p *pod, status corev1.PodStatus) error {
+// write patches the status of this pod, and of no other that has its name. It returns the pod as it is then.
+func (a *Actor) write(ctx context.Context, p *pod, status corev1.PodStatus) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.uid}, "status": status})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = a.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	now, err := a.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	var answered apierrors.APIStatus
 	if err != nil && (!errors.As(err, &answered) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || answered.Status().Code >= 500) {
-		return fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
-	return err
+	return now, err
 }
