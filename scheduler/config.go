@@ -13,6 +13,7 @@ import (
 	"github.com/mesopod/mesopod/internal/settings"
 	"github.com/mesopod/mesopod/messages"
 	served "github.com/mesopod/mesopod/scheduler/bundle"
+	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
 	"github.com/mesopod/mesopod/scheduler/procure"
@@ -30,6 +31,8 @@ type Config struct {
 	// Roles that the framework takes offers in; the first is never suppressed. DefaultRoles are those of namespaces that name
 	// none themselves, the best first; empty is the first of Roles.
 	Roles, DefaultRoles []string
+	// AgentRules are what agents have to meet to be used, as constraints.Parse reads them.
+	AgentRules []string
 	// FrameworkName and Principal identify the framework in Mesos. Principal may be empty.
 	FrameworkName, Principal string
 	// SecretFile holds the secret of Principal, where masters authenticate frameworks. Empty: no credentials are sent.
@@ -72,6 +75,7 @@ func DefaultConfig() Config {
 	return Config{
 		Roles:             []string{procure.AnyRole},
 		DefaultRoles:      []string{},
+		AgentRules:        []string{},
 		FrameworkName:     "mesopod",
 		User:              "root",
 		StatusAddress:     defaultStatusAddress,
@@ -97,6 +101,8 @@ func (c Config) Faults() (faults []settings.Fault) {
 	fault := func(key, format string, args ...any) { faults = append(faults, settings.Faultf(key, format, args...)) }
 	faults = c.MesosFaults()
 	faults = append(faults, c.roleFaults()...)
+	_, wrong := c.agentRules()
+	faults = append(faults, wrong...)
 	if c.FrameworkName == "" {
 		fault("frameworkName", "it is empty")
 	}
@@ -167,6 +173,19 @@ func (c Config) roleFaults() (faults []settings.Fault) {
 	return faults
 }
 
+// agentRules are AgentRules that can be read, and what is wrong with the others.
+func (c Config) agentRules() (rules []constraints.Rule, faults []settings.Fault) {
+	for i, text := range c.AgentRules {
+		rule, err := constraints.Parse(text)
+		if err != nil {
+			faults = append(faults, settings.Faultf(fmt.Sprintf("agentRules[%d]", i), "%w", err))
+			continue
+		}
+		rules = append(rules, rule)
+	}
+	return rules, faults
+}
+
 func (c Config) nameFaults() (faults []settings.Fault) {
 	if len(c.SchedulerNames) == 0 {
 		faults = append(faults, settings.Faultf("schedulerNames", "it is empty"))
@@ -192,7 +211,9 @@ func (c Config) keeperURI() string {
 
 // core is what the core has to know, with the bundle as Programs.open tells it.
 func (c Config) core(programs procure.Bundle) core.Config {
+	rules, _ := c.agentRules() // Check has found all of them good
 	return core.Config{
+		AgentRules:        rules,
 		Bundle:            programs,
 		ExecutorResources: c.ExecutorResources,
 		KeeperURI:         c.keeperURI(),
@@ -204,10 +225,11 @@ func (c Config) core(programs procure.Bundle) core.Config {
 }
 
 func (c Config) mesos() mesosconn.Config {
+	rules, _ := c.agentRules() // as for core
 	return mesosconn.Config{
 		Master: c.Master, TLS: c.MasterTLS, SecretFile: c.SecretFile,
 		Framework: mesosconn.Framework{
-			User: c.User, Name: c.FrameworkName, Roles: c.Roles, Principal: c.Principal,
+			User: c.User, Name: c.FrameworkName, Roles: c.Roles, AgentRules: rules, Principal: c.Principal,
 			Hostname: c.Hostname, WebUIURL: c.webUIURL(), FailoverTimeout: c.FailoverTimeout,
 		},
 	}

@@ -36,6 +36,10 @@ func describeEffect(effect core.Effect) string {
 		return fmt.Sprintf("reconcile tasks=%d why=%q", len(e.Tasks), e.Why)
 	case core.LookUpAgent:
 		return fmt.Sprintf("look up agent=%s why=%q", e.AgentID, e.Why)
+	case core.LookUpLimits:
+		return fmt.Sprintf("look up quotas why=%q", e.Why)
+	case core.LimitsChanged:
+		return fmt.Sprintf("tell quotas limits=%d", len(e.Limits))
 	case core.StoreFrameworkID:
 		return fmt.Sprintf("store framework=%s why=%q", e.FrameworkID, e.Why)
 	case core.StoreNode:
@@ -100,6 +104,8 @@ func describeEvent(event core.Event) string {
 		return fmt.Sprintf("event=%s agent=%s", kind, e.AgentID)
 	case core.AgentFound:
 		return fmt.Sprintf("event=%s agent=%s host=%s total=%s limits=%t", kind, e.Agent.ID, e.Agent.Hostname, e.Agent.Total, e.Agent.Limits)
+	case core.LimitsFound:
+		return fmt.Sprintf("event=%s limits=%d", kind, len(e.Limits))
 	case core.Surveyed:
 		return fmt.Sprintf("event=%s registered=%d recovered=%d unreachable=%d executors=%d nodes=%d complete=%t", kind,
 			len(e.Registered), len(e.Recovered), len(e.Unreachable), len(e.Executors), len(e.Nodes), e.Complete)

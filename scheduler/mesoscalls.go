@@ -8,6 +8,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // callMesos makes the call that an effect stands for. Launches get their access here, so that no token comes near the
@@ -44,9 +45,12 @@ func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
 type caller struct {
 	calls   *queue[core.Effect]
 	lookUps *queue[core.LookUpAgent]
+	limits  *queue[core.LookUpLimits]
 	post    func(core.Event)
 	do      func(context.Context, core.Effect) error
 	find    func(context.Context, []string) (map[string]core.Agent, error)
+	// findLimits asks for the limits of quotas.
+	findLimits func(context.Context) ([]procure.RoleLimit, error)
 }
 
 func (c *caller) runCalls(ctx context.Context) error {
@@ -84,6 +88,20 @@ func (c *caller) runLookUps(ctx context.Context) error {
 				why = fmt.Errorf("agent %s is not registered: %w", w.AgentID, errdefs.ErrNotFound)
 			}
 			c.post(core.CallFailed{Effect: w, Err: why})
+		}
+	})
+}
+
+// runLimits asks for quotas, once for all that were wanted meanwhile.
+func (c *caller) runLimits(ctx context.Context) error {
+	return c.limits.drain(ctx, func(ctx context.Context, wanted []core.LookUpLimits) {
+		limits, err := c.findLimits(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			c.post(core.CallFailed{Effect: wanted[0], Err: err})
+		default:
+			c.post(core.LimitsFound{Limits: limits})
 		}
 	})
 }

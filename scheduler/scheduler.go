@@ -98,9 +98,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s.caller = &caller{
-		calls: newQueue[core.Effect](), lookUps: newQueue[core.LookUpAgent](), post: s.loop.post,
+		calls: newQueue[core.Effect](), lookUps: newQueue[core.LookUpAgent](), limits: newQueue[core.LookUpLimits](), post: s.loop.post,
 		do:   s.callMesos,
 		find: s.conn.LookUpAgents,
+
+		findLimits: s.conn.Limits,
 	}
 	if cfg.Executors.Listen != "" {
 		api, err := apiServerOf(deps.REST, cfg.Executors)
@@ -211,6 +213,7 @@ func (s *Scheduler) work(ctx context.Context) error {
 	}
 	g.run("mesos calls", s.caller.runCalls)
 	g.run("agent look-ups", s.caller.runLookUps)
+	g.run("quotas", s.caller.runLimits)
 	g.run("surveys", s.surveyor.run)
 	g.run("node keep-alive", s.keeper.run)
 	g.run("kube-scheduler", s.kube.Run)
@@ -235,6 +238,8 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 		s.caller.calls.push(effect)
 	case core.LookUpAgent:
 		s.caller.lookUps.push(e)
+	case core.LookUpLimits:
+		s.caller.limits.push(e)
 	case core.StoreFrameworkID:
 		s.writer.push("framework", effect)
 	case core.StoreNode:
@@ -256,7 +261,7 @@ func (s *Scheduler) dispatch(effect core.Effect) {
 	case core.NodeEvent:
 		// The UID is the name, as in the kubelet's own events: kubectl describe node looks for it.
 		s.record(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.Node, UID: types.UID(e.Node)}, e.Type, e.Reason, e.Note)
-	case core.ReserveDone, core.BindDone, core.PoolChanged, core.GateChanged:
+	case core.ReserveDone, core.BindDone, core.PoolChanged, core.LimitsChanged, core.GateChanged:
 		s.kube.Deliver(effect)
 	case core.Note: // for the log alone, where it is by now
 	default:

@@ -351,13 +351,13 @@ func TestConfigCheck(t *testing.T) {
 	if err := testConfig("m:5050").Check(); err != nil {
 		t.Fatalf("the defaults: %v", err)
 	}
-	bad := Config{Master: "zk://a/mesos", MasterTLS: mesosconn.TLS{KeyFile: "k"}, Roles: []string{"prod//x", "*"}, DefaultRoles: []string{"dev"}, FailoverTimeout: time.Second, KeeperURI: "keeper", BundleDir: "x",
+	bad := Config{Master: "zk://a/mesos", MasterTLS: mesosconn.TLS{KeyFile: "k"}, Roles: []string{"prod//x", "*"}, DefaultRoles: []string{"dev"}, AgentRules: []string{"rack", "=x"}, FailoverTimeout: time.Second, KeeperURI: "keeper", BundleDir: "x",
 		SchedulerNames: []string{"mesos", "mesos", "No"}}
 	err := bad.Check()
 	if !errors.Is(err, errdefs.ErrInvalid) || strings.Count(err.Error(), "invalid") != 1 {
 		t.Fatalf("got %v, want invalid, told once", err)
 	}
-	for _, want := range []string{`master: zk://: "a" is not host:port`, "masterCertFile: ", `roles[0]: "prod//x"`, `defaultRoles[0]: "dev" is none of roles`, "frameworkName: ", "user: it is empty", "failoverTimeout: ", "keeperURI: ", "bundleDir: ",
+	for _, want := range []string{`master: zk://: "a" is not host:port`, "masterCertFile: ", `roles[0]: "prod//x"`, `defaultRoles[0]: "dev" is none of roles`, `agentRules[1]: "=x" is none of`, "frameworkName: ", "user: it is empty", "failoverTimeout: ", "keeperURI: ", "bundleDir: ",
 		"executorCPUs: ", "executorMem: ", "named twice", `schedulerNames[2]: "No"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not tell of %s: %v", want, err)

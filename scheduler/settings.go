@@ -17,6 +17,7 @@ func (c *Config) Settings() []settings.Setting {
 	list := append(c.MesosSettings(), []settings.Setting{
 		{Key: "roles", Flag: "roles", Value: &c.Roles, Help: "Mesos roles to take offers in; namespaces and pods choose among them by annotation k8s.mesosphere.io/roles"},
 		{Key: "defaultRoles", Flag: "default-roles", Value: &c.DefaultRoles, Help: "roles of namespaces that name none themselves, the best first (default the first of roles)"},
+		{Key: "agentRules", Flag: "agent-rules", Value: &c.AgentRules, Help: "use only agents that meet all of these: NAME, !NAME, NAME=VALUE, NAME!=VALUE of an attribute, @hostname, @region or @zone"},
 		{Key: "frameworkName", Flag: "framework-name", Value: &c.FrameworkName, Help: "the framework's name in Mesos"},
 		{Key: "user", Flag: "user", Value: &c.User, Help: "user that executors run as on agents"},
 		{Key: "failoverTimeout", Flag: "failover-timeout", Value: &c.FailoverTimeout, Help: "how long Mesos keeps the pods while no scheduler is there; at least 1m"},

@@ -5,7 +5,7 @@ import "fmt"
 // The packages that decide and do nothing else.
 var cores = []string{
 	"messages",
-	"scheduler/core", "scheduler/offers", "scheduler/procure", "scheduler/tasks", "scheduler/nodes", "scheduler/reconcile",
+	"scheduler/core", "scheduler/constraints", "scheduler/offers", "scheduler/procure", "scheduler/tasks", "scheduler/nodes", "scheduler/reconcile",
 	"executor/core", "executor/ledger", "executor/network/plan", "executor/podstate", "executor/suicide",
 }
 

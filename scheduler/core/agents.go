@@ -11,6 +11,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/nodes"
 	"github.com/mesopod/mesopod/scheduler/tasks"
 )
@@ -50,6 +51,10 @@ func (c *Core) onOffer(offer *mesos.Offer) {
 	role := offer.GetAllocationInfo().GetRole()
 	if all := c.procure.Roles.All(); !slices.Contains(all, role) {
 		c.decline([]string{offer.ID.Value}, longRefusal, DeclinedRole, fmt.Sprintf("offer in role %q; the framework's are %s", role, strings.Join(all, ", ")))
+		return
+	}
+	if unmet := constraints.Unmet(c.cfg.AgentRules, offer); unmet != "" {
+		c.decline([]string{offer.ID.Value}, longRefusal, DeclinedAgent, "agent "+offer.Hostname+" does not meet "+unmet)
 		return
 	}
 	a := c.agents[id]

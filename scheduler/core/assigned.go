@@ -137,7 +137,7 @@ func (c *Core) place(agentID string, pod *corev1.Pod) (why string) {
 	view := c.view(agentID)
 	role, why := procure.Choose(view, need)
 	if why != "" {
-		return why
+		return c.limited(why, need)
 	}
 	uid := pod.UID
 	c.pool.Claim(offers.Claim{UID: uid, AgentID: agentID, Role: role, Need: need.On(view.Limits)})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/nodes"
 	"github.com/mesopod/mesopod/scheduler/procure"
 )
@@ -23,6 +24,8 @@ type Config struct {
 	User string
 	// Roles are the framework's roles in Mesos ("*"), and which of them pods may use.
 	Roles procure.RolePolicy
+	// AgentRules are what agents have to meet to be used.
+	AgentRules []constraints.Rule
 	// SchedulerNames are the values of spec.schedulerName that are ours ("mesos").
 	SchedulerNames []string
 	// DefaultCPUs (cores, 0.1) and DefaultMemMB (MiB, 64) are for pods without requests.

@@ -56,6 +56,7 @@ type Core struct {
 	waiting  map[types.UID]waiting     // pods that kube-scheduler found no node for
 	gate     gate
 	revive   revive
+	limits   limits
 
 	// Of the running Step.
 	now       time.Time
@@ -123,6 +124,8 @@ func (c *Core) take(ev Event) {
 		c.onSurveyed(ev)
 	case AgentFound:
 		c.onAgentFound(ev)
+	case LimitsFound:
+		c.onLimitsFound(ev)
 	case StaticPods:
 		c.onStaticPods(ev)
 	case PodsSynced:
@@ -174,6 +177,7 @@ func (c *Core) passTime() {
 	c.dueRetries()
 	c.tellHeld()
 	c.dueSurvey()
+	c.dueLimits()
 }
 
 // NextDeadline is when Step wants a Tick at the latest; false when nothing waits for time.
@@ -222,6 +226,7 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 	for _, a := range c.assigned {
 		at(c.wakeAt(a))
 	}
+	at(c.limitsAt())
 	if expiry, waits := c.pool.NextExpiry(); waits {
 		at(expiry)
 	}

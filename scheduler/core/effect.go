@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/scheduler/offers"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // Effect is something to do: the closed set of what Step returns, in the order in which it is to be done. Each says
@@ -78,6 +79,8 @@ type (
 	Survey struct{ Why string }
 	// LookUpAgent asks the master's operator API about an agent. Answer: AgentFound.
 	LookUpAgent struct{ AgentID, Why string }
+	// LookUpLimits asks the master for the limits that quotas set on roles. Answer: LimitsFound.
+	LookUpLimits struct{ Why string }
 )
 
 // DeclineReason is why offers were declined, in a word.
@@ -163,6 +166,8 @@ type (
 	}
 	// PoolChanged publishes what is on offer on nodes, for Filter: nil is nothing. Views are never written to again.
 	PoolChanged struct{ Views map[string]*offers.View }
+	// LimitsChanged tells of the limits that quotas set on roles, all of them, to explain why pods wait.
+	LimitsChanged struct{ Limits []procure.RoleLimit }
 )
 
 // Stop ends the scheduler with an error that only a person can mend.
@@ -184,6 +189,8 @@ func (Kill) effect()             {}
 func (Message) effect()          {}
 func (Reconcile) effect()        {}
 func (LookUpAgent) effect()      {}
+func (LookUpLimits) effect()     {}
+func (LimitsChanged) effect()    {}
 func (StoreFrameworkID) effect() {}
 func (StoreNode) effect()        {}
 func (DeleteNode) effect()       {}

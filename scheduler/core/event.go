@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // Event is something that happened: the closed set of what Step takes. Objects in events belong to the core from
@@ -50,6 +51,8 @@ type (
 	StaticPods struct{ Pods []messages.StaticPod }
 	// AgentFound answers the effect LookUpAgent with what the master's operator API says.
 	AgentFound struct{ Agent Agent }
+	// LimitsFound answers the effect LookUpLimits: the limits that quotas set, in a steady order.
+	LimitsFound struct{ Limits []procure.RoleLimit }
 )
 
 // Agent is what the scheduler knows of one Mesos agent apart from its offers.
@@ -136,6 +139,7 @@ func (StatusUpdate) event()      {}
 func (ExecutorFailed) event()    {}
 func (AgentRemoved) event()      {}
 func (AgentFound) event()        {}
+func (LimitsFound) event()       {}
 func (StaticPods) event()        {}
 func (Surveyed) event()          {}
 func (PodsSynced) event()        {}

@@ -37,6 +37,9 @@ func (c *Core) onCallFailed(ev CallFailed) {
 			c.revive.of(role).suppressed = false
 		}
 		c.note("", fmt.Sprintf("SUPPRESS failed, offers come and are declined: %v", ev.Err))
+	case LookUpLimits:
+		c.limits.asked, c.limits.at = false, c.now.Add(limitsPause)
+		c.note("", fmt.Sprintf("quotas are not known: %v", ev.Err))
 	case LookUpAgent, Survey:
 		c.retry(effect, ev.Err)
 	case StoreFrameworkID:

@@ -142,7 +142,7 @@ func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {
 			life.killed = true
 		}
 		w.effects = append(w.effects, e)
-	case core.Survey, core.TaintNode, core.LookUpAgent, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive, core.Suppress:
+	case core.Survey, core.TaintNode, core.LookUpAgent, core.LookUpLimits, core.StoreNode, core.DeleteNode, core.FailPod, core.DeletePod, core.StoreFrameworkID, core.Revive, core.Suppress:
 		w.effects = append(w.effects, e)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/core"
 	"github.com/mesopod/mesopod/scheduler/procure"
 )
@@ -52,6 +53,17 @@ func newStory() *story {
 
 func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
+	case "agent-rules": // before anything else
+		cfg := storyConfig
+		for _, text := range strings.Split(word(d, "rules", ""), ",") {
+			rule, err := constraints.Parse(text)
+			if err != nil {
+				t.Fatalf("%s: %v", d.Pos, err)
+			}
+			cfg.AgentRules = append(cfg.AgentRules, rule)
+		}
+		s.core = core.New(cfg)
+		return ""
 	case "roles": // of the framework and of namespaces without an annotation; before anything else
 		cfg := storyConfig
 		cfg.Roles = procure.RolePolicy{Framework: strings.Split(word(d, "framework", "*"), ","), Default: procure.SplitRoles(word(d, "default", ""))}
@@ -141,6 +153,9 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return core.Waiting{Pod: s.named(word(d, "pod", "web")), Why: "no offer"}
 	case "pod-changed":
 		return core.PodChanged{Pod: s.pod(t, d)}
+	case "limits":
+		return core.LimitsFound{Limits: []procure.RoleLimit{{Role: word(d, "role", "*"), Resource: word(d, "resource", "cpus"),
+			Limit: number(t, d, "limit", 0), Used: number(t, d, "used", 0)}}}
 	case "namespace":
 		return core.NamespaceRoles{Namespace: word(d, "name", "default"), Roles: word(d, "roles", "")}
 	case "pod-gone":

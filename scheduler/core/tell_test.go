@@ -45,6 +45,10 @@ func tell(effect core.Effect) string {
 		what, why = fmt.Sprintf("message %s %s", e.AgentID, e.Data), e.Why
 	case core.Reconcile:
 		what, why = fmt.Sprintf("reconcile %v", e.Tasks), e.Why
+	case core.LookUpLimits:
+		what, why = "look-up-limits", e.Why
+	case core.LimitsChanged:
+		what = fmt.Sprintf("limits %+v", e.Limits)
 	case core.Survey:
 		what, why = "survey", e.Why
 	case core.TaintNode:

@@ -67,6 +67,8 @@ func (w *world) react(effect core.Effect) {
 		}
 	case core.Survey:
 		w.answers = append(w.answers, w.survey())
+	case core.LookUpLimits:
+		w.answers = append(w.answers, core.LimitsFound{Limits: []procure.RoleLimit{{Role: "prod", Resource: "cpus", Limit: float64(w.rand.IntN(3))}}})
 	case core.LookUpAgent:
 		w.answers = append(w.answers, w.found(e.AgentID))
 	case core.StoreNode:

@@ -21,7 +21,7 @@ const mostReasons = 8
 
 // explain makes one sentence of why a pod fits nowhere, with the number of nodes of each reason, the most frequent first.
 // kube-scheduler writes it into the pod's condition, its event, and what we tell the core.
-func explain(pod *corev1.Pod, status *fwk.Status) {
+func (s *Scheduler) explain(pod *corev1.Pod, status *fwk.Status) {
 	var fit *framework.FitError
 	if !errors.As(status.AsError(), &fit) {
 		return
@@ -32,8 +32,8 @@ func explain(pod *corev1.Pod, status *fwk.Status) {
 		return
 	}
 	counts := map[string]int{}
-	d.NodeToStatus.ForEachExplicitNode(func(_ string, s *fwk.Status) {
-		for _, reason := range s.Reasons() {
+	d.NodeToStatus.ForEachExplicitNode(func(_ string, of *fwk.Status) {
+		for _, reason := range of.Reasons() {
 			counts[reason]++
 		}
 	})
@@ -43,6 +43,11 @@ func explain(pod *corev1.Pod, status *fwk.Status) {
 		}
 	}
 	d.PreFilterMsg = sentence(pod, counts)
+	if need, err := s.need(pod); err == nil && s.limits.Load() != nil {
+		if text := procure.Limited(need, procure.ExecutorShare(s.cfg.Procure), *s.limits.Load()); text != "" {
+			d.PreFilterMsg += "; " + text
+		}
+	}
 }
 
 func sentence(pod *corev1.Pod, counts map[string]int) string {

@@ -137,7 +137,7 @@ func (p offersPlugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.Q
 	if !ok {
 		return fwk.Queue, nil
 	}
-	if _, refused := change.refused[pod.UID]; refused || change.namespaces[pod.Namespace] {
+	if _, refused := change.refused[pod.UID]; refused || change.limits || change.namespaces[pod.Namespace] {
 		return fwk.Queue, nil
 	}
 	n, err := p.s.need(pod)

@@ -64,6 +64,8 @@ type Scheduler struct {
 	views sync.Map
 	wake  *waker
 	gate  *gate
+	// limits are quotas of roles in Mesos, to explain with.
+	limits atomic.Pointer[[]procure.RoleLimit]
 	// refused holds the UIDs of pods whose reservation was refused, until kube-scheduler has handled it: it makes the same
 	// failure of it as of a pod that fits nowhere, but no offer is missing then.
 	refused sync.Map
@@ -212,7 +214,7 @@ func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,
 	) {
-		explain(pod.Pod, status)
+		s.explain(pod.Pod, status)
 		if _, refused := s.refused.LoadAndDelete(pod.Pod.UID); !refused && ctx.Err() == nil && status.IsRejected() {
 			s.post(core.Waiting{Pod: pod.Pod, Why: status.Message()})
 		}
@@ -230,6 +232,9 @@ func (s *Scheduler) Deliver(effect core.Effect) {
 		s.answer(e.Request, answer{err: e.Err})
 	case core.PoolChanged:
 		s.publish(e.Views)
+	case core.LimitsChanged:
+		s.limits.Store(&e.Limits)
+		s.wake.limits()
 	case core.GateChanged:
 		s.wake.release(s.gate.change(e.Open, e.Held))
 	}

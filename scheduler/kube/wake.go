@@ -26,6 +26,8 @@ type poolChange struct {
 	views map[string]*offers.View
 	// namespaces whose roles have changed: their pods are woken whatever is on offer.
 	namespaces map[string]bool
+	// limits have changed: every pod is woken, to be told anew why it waits.
+	limits bool
 	// refused are pods that were refused a reservation: they are woken whatever is on offer.
 	refused map[types.UID]struct{}
 }
@@ -60,6 +62,11 @@ func (w *waker) changed(views map[string]*offers.View) {
 			c.views[node] = view
 		}
 	})
+}
+
+// limits notes that quotas of roles have changed.
+func (w *waker) limits() {
+	w.note(func(c *poolChange) { c.limits = true })
 }
 
 // roles notes that the pods of a namespace may use other roles.
@@ -140,7 +147,7 @@ func (w *waker) run(ctx context.Context, q queue.SchedulingQueue) {
 		if len(freed) > 0 {
 			q.Activate(logger, freed)
 		}
-		if change != nil && len(change.views)+len(change.refused)+len(change.namespaces) > 0 {
+		if change != nil && (change.limits || len(change.views)+len(change.refused)+len(change.namespaces) > 0) {
 			q.MoveAllToActiveOrBackoffQueue(logger, poolEvent, nil, change, nil)
 		}
 		select {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
+
+	"github.com/mesopod/mesopod/scheduler/constraints"
 )
 
 // Config says which master to talk to, and as whom.
@@ -32,6 +34,8 @@ type Framework struct {
 	Name string
 	// Roles that it is subscribed with; none is "*".
 	Roles []string
+	// AgentRules are what agents have to meet for offers of them to be made; masters before Mesos 1.11 do not hold to them.
+	AgentRules []constraints.Rule
 	// Principal that the framework is accounted and authorized as; may be empty.
 	Principal string
 	// Hostname and WebUIURL of the scheduler, for Mesos' pages; may be empty.

@@ -19,6 +19,7 @@ import (
 	"github.com/mesos/mesos-go/api/v1/lib/scheduler"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
+	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
@@ -86,15 +87,7 @@ func because(ctx context.Context, err error) error {
 
 // subscribe sends SUBSCRIBE, follows redirects to the leader, and returns its answer with the stream.
 func (c *Conn) subscribe(ctx context.Context, master *url.URL) (*http.Response, *url.URL, error) {
-	id := c.id()
-	call := &scheduler.Call{
-		Type:      scheduler.Call_SUBSCRIBE,
-		Subscribe: &scheduler.Call_Subscribe{FrameworkInfo: c.cfg.Framework.info(id)},
-	}
-	if id != "" {
-		call.FrameworkID = &mesos.FrameworkID{Value: id}
-	}
-	body, err := call.Marshal()
+	body, err := c.cfg.Framework.subscribe(c.id())
 	if err != nil {
 		return nil, nil, &fatalError{fmt.Errorf("encode SUBSCRIBE: %w: %w", errdefs.ErrInvalid, err)}
 	}
@@ -130,6 +123,23 @@ func (c *Conn) subscribe(ctx context.Context, master *url.URL) (*http.Response, 
 		}
 	}
 	return nil, nil, fmt.Errorf("subscribe: %w: more than %d redirects", errdefs.ErrUnavailable, maxRedirects)
+}
+
+// subscribe encodes the call. The offer constraints are a field that mesos-go does not know.
+func (f Framework) subscribe(id string) ([]byte, error) {
+	call := &scheduler.Call{Type: scheduler.Call_SUBSCRIBE}
+	if id != "" {
+		call.FrameworkID = &mesos.FrameworkID{Value: id}
+	}
+	body, err := call.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	inner, err := (&scheduler.Call_Subscribe{FrameworkInfo: f.info(id)}).Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return append(body, constraints.Subscribe(inner, f.AgentRules, f.roles())...), nil
 }
 
 // leaderOf reads the Location of a redirect: "//host:port/path". Scheme and path are ours.

@@ -24,7 +24,7 @@ var suite *cluster.Cluster
 func TestMain(m *testing.M) {
 	suite = cluster.New(cluster.Options{
 		Name: "roles", Agents: 2, AgentResources: agentResources,
-		Flags: []string{"--scheduler-flag=roles=*,prod,prod/web,dev", "--scheduler-flag=default-roles=*"},
+		Flags: []string{"--scheduler-flag=roles=*,prod,prod/web,dev,batch", "--scheduler-flag=agent-rules=@hostname!=elsewhere", "--scheduler-flag=default-roles=*"},
 	})
 	os.Exit(cluster.Suite{Cluster: suite}.Run(m))
 }

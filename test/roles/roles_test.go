@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/procure"
 	"github.com/mesopod/mesopod/test/cluster"
@@ -92,4 +94,53 @@ func TestSuppress(t *testing.T) {
 	allow(t, "dev")
 	pod, task := running(t, podOf("wake", 2, "100m", "64Mi"))
 	isIn(t, pod, task, "dev")
+}
+
+// A pod that a quota in Mesos keeps out is told which, and starts once the quota is gone.
+func TestQuotaTold(t *testing.T) {
+	limit := func(ctx context.Context, limits string) {
+		t.Helper()
+		if err := operate(ctx, `{"type":"UPDATE_QUOTA","update_quota":{"quota_configs":[{"role":"batch","limits":`+limits+`}]}}`, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(t.Context(), `{"cpus":{"value":0.3}}`)
+	t.Cleanup(func() { limit(context.WithoutCancel(t.Context()), `{}`) })
+	allow(t, "batch")
+	suite.Create(t, podOf("batch", 1, "400m", "64Mi"))
+	waitUnscheduled(t, "batch", func(why string) bool {
+		return strings.Contains(why, "role batch has 0 of the 0.3 cpus that its quota in Mesos allows")
+	})
+	limit(t.Context(), `{}`)
+	pod := suite.WaitPhase(t, "batch", "Running")
+	isIn(t, pod, suite.WaitTask(t, pod, "TASK_RUNNING"), "batch")
+}
+
+// Mesos knows the rules that agents have to meet, as offer constraints in each role.
+func TestOfferConstraints(t *testing.T) {
+	var answer struct {
+		GetFrameworks struct {
+			Frameworks []struct {
+				OfferConstraints struct {
+					RoleConstraints map[string]any `json:"role_constraints"`
+				} `json:"offer_constraints"`
+			} `json:"frameworks"`
+		} `json:"get_frameworks"`
+	}
+	if err := operate(t.Context(), `{"type":"GET_FRAMEWORKS"}`, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.GetFrameworks.Frameworks) != 1 {
+		t.Fatalf("%d frameworks, want ours", len(answer.GetFrameworks.Frameworks))
+	}
+	want := map[string]any{"groups": []any{map[string]any{"attribute_constraints": []any{map[string]any{
+		"selector":  map[string]any{"pseudoattribute_type": "HOSTNAME"},
+		"predicate": map[string]any{"text_not_equals": map[string]any{"value": "elsewhere"}},
+	}}}}}
+	got := answer.GetFrameworks.Frameworks[0].OfferConstraints.RoleConstraints
+	for _, role := range []string{"*", "prod", "prod/web", "dev", "batch"} {
+		if diff := cmp.Diff(want, got[role]); diff != "" {
+			t.Errorf("role %s: %s", role, diff)
+		}
+	}
 }
