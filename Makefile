@@ -136,9 +136,13 @@ test-leases: ## a thousand pods that end, fail or are deleted leave no address, 
 test-chaos: ## kill parts and break links at random for ten minutes under 200 pods that come and go (MESOPOD_CHAOS=10m; root; after build)
 	@$(STEP) test-chaos env CGO_ENABLED=0 MESOPOD_CHAOS=$(or $(MESOPOD_CHAOS),10m) go test -count=1 -v -timeout 60m ./test/chaos
 
+.PHONY: test-outage
+test-outage: ## the API server, an agent and its executor are away for a minute, all at once (root; after build)
+	@$(STEP) test-outage env CGO_ENABLED=0 MESOPOD_LONG=1 go test -count=1 -v -timeout 10m -run '^(TestAllAway|TestControlPlaneAway)$$' ./test/e2e
+
 .PHONY: test-long
 test-long: ## what does not fit CI: fuzzing, the end-to-end suite three times over, benches (root; after build)
-	@contrib/test.sh fuzz test-resources test-leases test-e2e test-e2e test-e2e test-chaos test-kills bench-start
+	@contrib/test.sh fuzz test-resources test-outage test-leases test-e2e test-e2e test-e2e test-chaos test-kills bench-start bench-executor bench-queue
 
 .PHONY: generate
 generate: ## write docs/deps, docs/scheduler-config.yaml and THIRD_PARTY.md anew
@@ -161,6 +165,15 @@ bench-executor: ## measure the executor against the upstream kubelet and kube-pr
 	@CGO_ENABLED=0 go build -o $(BIN)/bench-executor ./test/bench/executor
 	@$(BIN)/bench-executor -kubelet $(BIN)/tools/kubelet -kube-proxy $(BIN)/tools/kube-proxy -rounds $(or $(ROUNDS),3)
 	@$(BIN)/bench-executor -churn $(or $(CHURN),1000)
+
+.PHONY: bench-queue
+bench-queue: ## measure what 2,000 changes of offers a second cost while 1,000 pods wait for others
+	@CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkOffersWhilePodsWait$$' -benchtime 10x ./scheduler/kube | awk ' \
+	  /^FAIL/ { bad = 1 } \
+	  /^Benchmark/ { seen = 1; for (i = 4; i < NF; i += 1) { \
+	    if ($$(i + 1) == "%core") { print "figure offers-while-pods-wait", $$i, "% of a core target <= 25"; bad = bad || $$i > 25 } \
+	    if ($$(i + 1) == "changes/s") print "figure offers-while-pods-wait-changes", $$i, "1/s" } } \
+	  END { exit bad || !seen }'
 
 .PHONY: bench-network
 bench-network: ## measure pods' ways and Services' rules against plain ways and upstream's kube-proxy (root; after build)

@@ -126,10 +126,14 @@ func TestControlPlaneAway(t *testing.T) {
 }
 
 // API server, agent and executor are away at once: the executor goes on from its ledger and finds its containers, whoever comes
-// back first.
+// back first. MESOPOD_LONG=1 makes the outage a minute long (make test-outage).
 func TestAllAway(t *testing.T) {
+	outage := 20 * time.Second
+	if os.Getenv("MESOPOD_LONG") != "" {
+		outage = time.Minute
+	}
 	// It ends after the outage: how a container has ended while its containerd is away nobody knows.
-	pods, ending := steadyPods(t, "alone", 45*time.Second)
+	pods, ending := steadyPods(t, "alone", outage+25*time.Second)
 	executor, err := partPID(ofFirst, executorWords)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +148,7 @@ func TestAllAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-time.After(20 * time.Second) // the length of the outage, not a wait for something
+	<-time.After(outage) // its length, not a wait for something
 	resume()
 	undisturbed(t, pods, ending)
 	waitTask(t, ending, "TASK_FINISHED")
