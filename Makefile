@@ -177,11 +177,9 @@ bench-queue: ## measure what 2,000 changes of offers a second cost while 1,000 p
 
 .PHONY: bench-network
 bench-network: ## measure pods' ways and Services' rules against plain ways and upstream's kube-proxy (root; after build)
-	@mkdir -p $(BIN)/tools
-	@for sum in mod sum; do cp go.$$sum $(BIN)/tools/kube-proxy.$$sum; done
-	@CGO_ENABLED=0 go build -modfile=$(BIN)/tools/kube-proxy.mod -mod=mod -o $(BIN)/kube-proxy k8s.io/kubernetes/cmd/kube-proxy
+	@CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/tools/ k8s.io/kubernetes/cmd/kube-proxy
 	@CGO_ENABLED=0 go build -o $(BIN)/bench-network ./test/bench/network
-	@$(BIN)/bench-network -kube-proxy $(BIN)/kube-proxy -rounds $(or $(ROUNDS),5) -part $(or $(PART),all)
+	@$(BIN)/bench-network -kube-proxy $(BIN)/tools/kube-proxy -rounds $(or $(ROUNDS),5) -part $(or $(PART),all)
 
 .PHONY: hooks
 hooks: ## use contrib/hooks in this clone

@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	proxy := flag.String("kube-proxy", "bin/kube-proxy", "upstream's kube-proxy")
+	proxy := flag.String("kube-proxy", "bin/tools/kube-proxy", "upstream's kube-proxy")
 	rounds := flag.Int("rounds", 5, "rounds of all sides")
 	part := flag.String("part", "all", "ways, rules or all")
 	flag.Parse()
