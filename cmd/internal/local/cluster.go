@@ -17,13 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
-)
-
-// Where the scheduler keeps its framework id.
-const (
-	frameworkNamespace = "mesopod-system"
-	frameworkConfigMap = "mesopod-scheduler"
-	frameworkKey       = "frameworkID"
+	"github.com/mesopod/mesopod/scheduler"
 )
 
 // admin asks the API server how the scheduler is doing.
@@ -64,11 +58,11 @@ func (a *admin) nodesReady(ctx context.Context, agents []agent) error {
 
 // frameworkStored is nil once the scheduler has subscribed, and so has an id.
 func (a *admin) frameworkStored(ctx context.Context) error {
-	stored, err := a.client.CoreV1().ConfigMaps(frameworkNamespace).Get(ctx, frameworkConfigMap, metav1.GetOptions{})
+	stored, err := a.client.CoreV1().ConfigMaps(scheduler.Namespace).Get(ctx, scheduler.ConfigMapName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if stored.Data[frameworkKey] == "" {
+	if stored.Data[scheduler.FrameworkIDKey] == "" {
 		return errors.New("the scheduler has no framework id")
 	}
 	return nil
@@ -76,11 +70,11 @@ func (a *admin) frameworkStored(ctx context.Context) error {
 
 // frameworkID is the scheduler's framework id; empty if it has none or nobody can tell.
 func (a *admin) frameworkID(ctx context.Context) string {
-	stored, err := a.client.CoreV1().ConfigMaps(frameworkNamespace).Get(ctx, frameworkConfigMap, metav1.GetOptions{})
+	stored, err := a.client.CoreV1().ConfigMaps(scheduler.Namespace).Get(ctx, scheduler.ConfigMapName, metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
-	return stored.Data[frameworkKey]
+	return stored.Data[scheduler.FrameworkIDKey]
 }
 
 // findMesos asks a Mesos that others run for its agents, and finds the address where they reach our API server: unless

@@ -77,12 +77,6 @@ const (
 // paths of 107 bytes at most, as the kernel demands.
 const maxStateDir = 36
 
-// executorShare is the executor's own part of an agent. It must equal what the scheduler asks for it.
-const (
-	executorCPUs  = 0.5
-	executorMemMB = 256
-)
-
 // external tells whether somebody else runs Mesos.
 func (c Config) external() bool { return c.Mesos != "real" && !c.simulated() }
 

@@ -280,8 +280,6 @@ func schedulerChild(l layout, kubeconfig, master string, api net.IP) child {
 		"--kubeconfig=" + kubeconfig,
 		"--master=" + master,
 		"--bundle-dir=" + l.BundleDir,
-		fmt.Sprintf("--executor-cpus=%g", executorCPUs),
-		fmt.Sprintf("--executor-mem=%d", executorMemMB),
 		fmt.Sprintf("--executor-listen=%s:%d", api, schedulerPort),
 		"--executor-config=" + l.executorConfig(),
 		fmt.Sprintf("--status-address=%s:%d", api, statusPort),

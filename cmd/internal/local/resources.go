@@ -12,6 +12,7 @@ import (
 
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
+	"github.com/mesopod/mesopod/scheduler"
 )
 
 // machineResources is what each of the agents offers by default.
@@ -83,7 +84,7 @@ func checkResources(text string, roles []string) error {
 	agent := messages.Resources{
 		CPUs: amount("cpus", float64(runtime.NumCPU())), MemMB: amount("mem", float64(machineMemMB())), DiskMB: found["disk"],
 	}
-	if _, err := messages.NodeCapacity(agent, messages.Resources{CPUs: executorCPUs, MemMB: executorMemMB}); err != nil {
+	if _, err := messages.NodeCapacity(agent, scheduler.DefaultConfig().ExecutorResources); err != nil {
 		return newFault(errdefs.ErrInvalid, "--agent-resources=%s: %v", text, err)
 	}
 	return nil
