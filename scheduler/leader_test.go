@@ -51,6 +51,13 @@ func TestStandby(t *testing.T) {
 		t.Error("the standby works beside the leader")
 	case <-time.After(300 * time.Millisecond): // the master would have seen it, at a few retries
 	}
+	for !second.kube.Pods().HasSynced() || !second.kube.Nodes().HasSynced() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("the standby does not list pods and nodes")
+		}
+	}
 	stopThird() // one that never led ends without a word
 	stopFirst()
 	if call := m.await(t, mesosscheduler.Call_SUBSCRIBE); call.FrameworkID.GetValue() != "F1" {

@@ -119,21 +119,26 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.writer.taintNodes = cfg.TaintNodes
 	s.keeper = newKeeper(client, s.kube.Node)
 	s.pods = newPodFeed(cfg.SchedulerNames, s.loop.post)
+	return s, nil
+}
+
+// follow has the core told of pods and nodes, from the first list on. Before, nobody takes what it would be told.
+func (s *Scheduler) follow() error {
 	registration, err := s.kube.Pods().AddEventHandler(s.pods.handler())
 	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
+		return fmt.Errorf("watch pods: %w", err)
 	}
 	namespaces, err := s.kube.WatchRoles(func(namespace, roles string) {
 		s.loop.post(core.NamespaceRoles{Namespace: namespace, Roles: roles})
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.synced = func() bool { return registration.HasSynced() && namespaces() }
 	if _, err := s.kube.Nodes().AddEventHandler(nodeFeed(s.loop.post)); err != nil {
-		return nil, fmt.Errorf("watch nodes: %w", err)
+		return fmt.Errorf("watch nodes: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // connect makes a client without a rate limit of its own: the API server has priority and fairness.
@@ -165,6 +170,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.serveStatus(ctx)()
 	if s.election != nil {
 		s.status.standing.Store(web.StandingBy)
+		watching, stop := context.WithCancel(ctx)
+		defer s.kube.Warm(watching)()
+		defer stop()
 		return s.election.lead(ctx, s.work)
 	}
 	return s.work(ctx)
@@ -202,6 +210,9 @@ func (s *Scheduler) work(ctx context.Context) error {
 	defer s.events.Shutdown()
 	s.recorder = s.events.NewRecorder(scheme.Scheme, "mesopod-scheduler")
 
+	if err := s.follow(); err != nil {
+		return err
+	}
 	g := newGroup(ctx, stopDeadline)
 	if err := s.events.StartRecordingToSinkWithContext(g.ctx); err != nil {
 		return fmt.Errorf("record events: %w", err)

@@ -59,6 +59,7 @@ type Scheduler struct {
 	profiles []schedulerapi.KubeSchedulerProfile
 	factory  informers.SharedInformerFactory
 	pods     cache.SharedIndexInformer
+	warm     bool // the informers run already
 
 	// views is what Filter reads: node name to *offers.View. A node without offers has no entry.
 	views sync.Map
@@ -167,6 +168,20 @@ func (s *Scheduler) Node(name string) *corev1.Node {
 	return node
 }
 
+// Warm lists and watches pods and nodes until ctx ends, so that a Run that begins later finds them there: it is for who
+// stands by. It returns at once; wait returns when all that it started has ended. At most one call, before Run, and ctx
+// outlives Run's.
+func (s *Scheduler) Warm(ctx context.Context) (wait func()) {
+	s.warm = true
+	var running sync.WaitGroup
+	running.Go(func() { s.pods.RunWithContext(ctx) })
+	s.factory.StartWithContext(ctx)
+	return func() {
+		s.factory.Shutdown()
+		running.Wait()
+	}
+}
+
 // Run schedules until ctx ends, and then returns nil. It returns an error if kube-scheduler cannot be built.
 func (s *Scheduler) Run(ctx context.Context) error {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.cfg.Client.EventsV1()})
@@ -179,15 +194,17 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { s.pods.RunWithContext(ctx) })
-	s.factory.StartWithContext(ctx)
-	defer s.factory.Shutdown()
+	if s.warm {
+		s.factory.StartWithContext(ctx) // what kube-scheduler wants beside pods and nodes
+	} else {
+		defer s.Warm(ctx)()
+	}
 	s.factory.WaitForCacheSync(ctx.Done())
 	if err := sched.WaitForHandlersSync(ctx); err != nil {
 		return nil // only the end of ctx ends the wait
 	}
+	var running sync.WaitGroup
+	defer running.Wait()
 	running.Go(func() { s.wake.run(ctx, sched.SchedulingQueue) })
 	sched.Run(ctx)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,22 @@ func standby(t *testing.T, first int) (log *cluster.Output, stop func()) {
 	return log, stop
 }
 
+// said is the time of day at which a log first says something.
+func said(t *testing.T, log *cluster.Output, words string) time.Time {
+	t.Helper()
+	for line := range strings.Lines(log.String()) {
+		if fields := strings.Fields(line); strings.Contains(line, words) && len(fields) > 1 {
+			at, err := time.Parse("15:04:05.000000", fields[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+	}
+	t.Fatalf("the log does not say %q", words)
+	return time.Time{}
+}
+
 // Of two schedulers one works. When it is killed the other one takes over as the same framework, and no pod notices; when that
 // one is stopped, it gives the lease back.
 func TestStandby(t *testing.T) {
@@ -79,6 +96,7 @@ func TestStandby(t *testing.T) {
 		return nil
 	})
 	// It is not started again meanwhile: it stands still, and then it is too late for it.
+	stoodStill := time.Now()
 	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +108,14 @@ func TestStandby(t *testing.T) {
 		}
 		return nil
 	})
+	cluster.Eventually(t, "standby to open its gate", func(context.Context) error {
+		if !strings.Contains(log.String(), "change gate open=true") {
+			return errors.New("it has not yet")
+		}
+		return nil
+	})
+	t.Logf("take-over: gate open %.3f s after the lease, %.1f s after the leader stood still",
+		said(t, log, "change gate open=true").Sub(said(t, log, "hold lease")).Seconds(), time.Since(stoodStill).Seconds())
 	suite.Create(t, cluster.OnNode(cluster.NewPod("of-the-standby", cluster.Steady), "mesopod-agent1"))
 	suite.WaitPhase(t, "of-the-standby", corev1.PodRunning)
 	suite.SameContainer(t, before)
