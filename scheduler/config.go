@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"path"
@@ -15,6 +16,7 @@ import (
 	served "github.com/mesopod/mesopod/scheduler/bundle"
 	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/core"
+	"github.com/mesopod/mesopod/scheduler/kube"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
 	"github.com/mesopod/mesopod/scheduler/procure"
 )
@@ -60,6 +62,9 @@ type Config struct {
 	ExecutorResources messages.Resources
 	// SchedulerNames are the values of spec.schedulerName that are ours.
 	SchedulerNames []string
+	// KubeScheduler is a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) in JSON for the embedded kube-scheduler, or
+	// empty; of its fields kube.CheckConfiguration takes those about scheduling. A name without a profile has the default one.
+	KubeScheduler json.RawMessage
 	// Preemption evicts pods for more important ones. Off, since what they free is offered to every framework.
 	Preemption bool
 	// TaintNodes puts the taint messages.TaintMesos on nodes, for clusters where another scheduler places pods too.
@@ -129,6 +134,7 @@ func (c Config) Faults() (faults []settings.Fault) {
 		fault("executorMem", "%g: at least 32 MB are needed", mem)
 	}
 	faults = append(faults, c.nameFaults()...)
+	faults = append(faults, kube.CheckConfiguration("kubeSchedulerConfiguration", c.KubeScheduler, c.SchedulerNames)...)
 	faults = append(faults, c.Executors.check()...)
 	return append(faults, c.Programs.check(c.Executors)...)
 }

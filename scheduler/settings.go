@@ -29,6 +29,7 @@ func (c *Config) Settings() []settings.Setting {
 		{Key: "keeperURI", Flag: "keeper-uri", Value: &c.KeeperURI, Help: "where agents fetch mesopod-keeper: an absolute path there, or an http(s) URL (default mesopod-keeper in bundleDir)"},
 		{Key: "bundleDir", Flag: "bundle-dir", Value: &c.BundleDir, Help: "folder of mesopod's programs on the agents"},
 		{Key: "schedulerNames", Flag: "scheduler-names", Value: &c.SchedulerNames, Help: "values of a pod's spec.schedulerName that are ours"},
+		{Key: "kubeSchedulerConfiguration", Value: &c.KubeScheduler, Help: "fields of a KubeSchedulerConfiguration for the embedded kube-scheduler: profiles, one per scheduler name, extenders, and numbers"},
 		{Key: "preemption", Flag: "preemption", Value: &c.Preemption, Help: "evict pods of ours for pods of higher priority; what they free is offered to every framework"},
 		{Key: "taintNodes", Flag: "taint-nodes", Value: &c.TaintNodes, Help: "taint nodes k8s.mesosphere.io/mesos:NoSchedule, where another scheduler places pods too"},
 	}...)

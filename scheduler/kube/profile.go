@@ -21,21 +21,31 @@ func newProfile(schedulerName string, preempt bool) (schedulerapi.KubeSchedulerP
 	}
 	profile := cfg.Profiles[0]
 	profile.SchedulerName = schedulerName
+	ours(&profile, preempt, false)
+	return profile, nil
+}
+
+// ours puts our plugins into a profile. keepSpread leaves the default spread as the profile has it.
+func ours(profile *schedulerapi.KubeSchedulerProfile, preempt, keepSpread bool) {
 	multi := &profile.Plugins.MultiPoint
 	multi.Enabled = slices.DeleteFunc(multi.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == names.DefaultBinder })
-	if i := slices.IndexFunc(multi.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == names.DefaultPreemption }); preempt {
-		multi.Enabled[i].Name = PreemptionName
-	} else {
-		multi.Enabled = slices.Delete(multi.Enabled, i, i+1)
+	for _, set := range []*schedulerapi.PluginSet{multi, &profile.Plugins.PostFilter} {
+		i := slices.IndexFunc(set.Enabled, func(p schedulerapi.Plugin) bool { return p.Name == names.DefaultPreemption })
+		switch {
+		case i < 0:
+		case preempt:
+			set.Enabled[i].Name = PreemptionName
+		default:
+			set.Enabled = slices.Delete(set.Enabled, i, i+1)
+		}
 	}
 	multi.Enabled = append(multi.Enabled, schedulerapi.Plugin{Name: GateName}, schedulerapi.Plugin{Name: OffersName}, schedulerapi.Plugin{Name: LaunchName})
 	profile.Plugins.Filter.Enabled = append([]schedulerapi.Plugin{{Name: OffersName}}, profile.Plugins.Filter.Enabled...)
 	for _, config := range profile.PluginConfig {
-		if args, ok := config.Args.(*schedulerapi.PodTopologySpreadArgs); ok {
+		if args, ok := config.Args.(*schedulerapi.PodTopologySpreadArgs); ok && !keepSpread {
 			args.DefaultingType, args.DefaultConstraints = schedulerapi.ListDefaulting, nil
 		}
 	}
-	return profile, nil
 }
 
 // dropNotReady leaves the stock not-ready taints out of what kube-scheduler sees of a node: whether an agent can run a

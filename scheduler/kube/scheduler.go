@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -36,6 +37,9 @@ type Config struct {
 	Client kubernetes.Interface
 	// SchedulerNames are the values of spec.schedulerName that are ours; each is a profile.
 	SchedulerNames []string
+	// Configuration is a KubeSchedulerConfiguration in JSON, or empty: see CheckConfiguration. A scheduler name without a
+	// profile in it has the default one.
+	Configuration json.RawMessage
 	// Procure tells what a pod needs; it must be the core's.
 	Procure procure.Config
 	// Preemption evicts pods of ours for more important ones. What they free is offered to every framework of the role.
@@ -57,6 +61,7 @@ type Scheduler struct {
 	cfg      Config
 	post     func(core.Event)
 	profiles []schedulerapi.KubeSchedulerProfile
+	config   *schedulerapi.KubeSchedulerConfiguration
 	factory  informers.SharedInformerFactory
 	pods     cache.SharedIndexInformer
 	warm     bool // the informers run already
@@ -99,13 +104,15 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		gate:    newGate(),
 		waiting: map[uint64]chan answer{},
 	}
-	for _, name := range cfg.SchedulerNames {
-		p, err := newProfile(name, cfg.Preemption)
-		if err != nil {
-			return nil, fmt.Errorf("profile %s: %w: %w", name, errdefs.ErrInvalid, err)
-		}
-		s.profiles = append(s.profiles, p)
+	config, faults := parseConfiguration(cfg.Configuration, cfg.SchedulerNames)
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("kube-scheduler's configuration: %w: %w", errdefs.ErrInvalid, errors.Join(faults...))
 	}
+	var err error
+	if s.profiles, err = profiles(config, cfg.Configuration, cfg); err != nil {
+		return nil, fmt.Errorf("kube-scheduler's configuration: %w: %w", errdefs.ErrInvalid, err)
+	}
+	s.config = config
 	s.factory = scheduler.NewInformerFactory(cfg.Client, 0, nil)
 	if err := s.factory.Core().V1().Nodes().Informer().SetTransform(dropNotReady); err != nil {
 		return nil, fmt.Errorf("node informer: %w", err)
@@ -223,7 +230,9 @@ func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory
 		}
 	}
 	sched, err := scheduler.New(ctx, s.cfg.Client, s.factory, nil, recorders,
-		scheduler.WithProfiles(s.profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+		scheduler.WithProfiles(s.profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry), scheduler.WithExtenders(s.config.Extenders...),
+		scheduler.WithParallelism(s.config.Parallelism), scheduler.WithPercentageOfNodesToScore(s.config.PercentageOfNodesToScore),
+		scheduler.WithPodInitialBackoffSeconds(s.config.PodInitialBackoffSeconds), scheduler.WithPodMaxBackoffSeconds(s.config.PodMaxBackoffSeconds))
 	if err != nil {
 		return nil, fmt.Errorf("build kube-scheduler: %w", err)
 	}
