@@ -212,6 +212,12 @@ func (c *chronicle) ofTask(e *web.Entry, id string) {
 	e.UID = string(uid)
 	if pod := c.pod(uid); pod != nil {
 		e.Pod = podKey(pod)
+		return
+	}
+	for _, asked := range c.binds { // kube-scheduler may know the pod before the core does
+		if asked.UID == e.UID {
+			e.Pod = asked.Pod
+		}
 	}
 }
 

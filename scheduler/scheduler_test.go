@@ -28,6 +28,7 @@ import (
 	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/mesosconn"
+	"github.com/mesopod/mesopod/scheduler/web"
 )
 
 func testConfig(master string) Config {
@@ -135,6 +136,17 @@ func TestOnePod(t *testing.T) {
 	view, err := s.View(t.Context())
 	if err != nil || view.Core == nil || view.Core.FrameworkID != "F1" || len(view.Core.Pods) != 1 || view.Master != m.URL {
 		t.Errorf("got view %+v, %v, want one pod of F1 at %s", view, err, m.URL)
+	}
+	// Its agent has no offer now: a plan for another pod goes by what Mesos says is free there.
+	other := pod.DeepCopy()
+	other.Name, other.UID, other.Spec.NodeName = "other", "uid-other", ""
+	until(t, "plan", func() bool {
+		plan, err := s.Plan(t.Context(), other)
+		return err == nil && plan.Fits == 1 && plan.Agents[0] == web.PlanRow{Node: "a1.test", Agent: "A1", Fits: true, Offer: web.OfferExpected}
+	})
+	other.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("64")
+	if plan, err := s.Plan(t.Context(), other); err != nil || plan.Fits != 0 || plan.Sentence != "0/1 nodes are available: 1 too few cpus on offer." {
+		t.Errorf("plan of a large pod: %+v, %v", plan, err)
 	}
 	// Whether the binding or the status is seen first is chance.
 	want := []string{"Accept launch on offers O1", "Bind kube-scheduler chose the node", "BindDone bound", "PodChanged Pending", "PodChanged on node a1.test", "StatusUpdate RUNNING"}

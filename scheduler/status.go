@@ -82,7 +82,7 @@ func (s *Scheduler) serveStatus(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := zpages.Serve(ctx, s.status.address, web.Handler(web.Deps{View: s.View, Journal: s.loop.chronicle.journal, Procure: s.procure, Metrics: s.metrics()})); err != nil {
+		if err := zpages.Serve(ctx, s.status.address, web.Handler(web.Deps{View: s.View, Journal: s.loop.chronicle.journal, Procure: s.procure, Plan: s.Plan, Metrics: s.metrics()})); err != nil {
 			glog.Errorf("end status reason=%q", err)
 		}
 	}()

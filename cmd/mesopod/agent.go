@@ -18,6 +18,7 @@ func newConfigCommand() *cobra.Command    { return elsewhere("config") }
 func newLocalCommand() *cobra.Command     { return elsewhere("local") }
 func newSimCommand() *cobra.Command       { return elsewhere("sim") }
 func newDrainCommand() *cobra.Command     { return elsewhere("drain") }
+func newPlanCommand() *cobra.Command      { return elsewhere("plan") }
 func newUndrainCommand() *cobra.Command   { return elsewhere("undrain") }
 func newTeardownCommand() *cobra.Command  { return elsewhere("teardown") }
 func newKubectlCommand() *cobra.Command   { return elsewhere("kubectl") }

@@ -35,7 +35,7 @@ func newRootCommand() *cobra.Command {
 	cli.AddLogFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(newSchedulerCommand(), newConfigCommand(), newExecutorCommand(), newLocalCommand(), newSimCommand(), newDrainCommand(), newUndrainCommand(),
-		newTeardownCommand(), newKubectlCommand(), newBundleCommand(), newVersionCommand())
+		newTeardownCommand(), newPlanCommand(), newKubectlCommand(), newBundleCommand(), newVersionCommand())
 	codeArgs(root)
 	return root
 }

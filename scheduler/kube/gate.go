@@ -53,14 +53,24 @@ func newGate() *gate {
 func (g *gate) stop(pod *corev1.Pod) (why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	why = g.held[pod.UID]
-	if why == "" && !g.open {
-		why = "what runs in Mesos is not known yet"
-	}
-	if why != "" {
+	if why = g.reason(pod); why != "" {
 		g.stopped[pod.UID] = pod
 	}
 	return why
+}
+
+// why says it and notes nothing.
+func (g *gate) why(pod *corev1.Pod) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reason(pod)
+}
+
+func (g *gate) reason(pod *corev1.Pod) string {
+	if why := g.held[pod.UID]; why != "" || g.open {
+		return why
+	}
+	return "what runs in Mesos is not known yet"
 }
 
 // change takes what the core says and returns the pods that may go on now, as Activate wants them.

@@ -281,7 +281,7 @@ func TestStop(t *testing.T) {
 
 func TestHint(t *testing.T) {
 	h := newHarness(t)
-	p := offersPlugin{h.Scheduler}
+	p := offersPlugin{s: h.Scheduler}
 	for _, tc := range []struct {
 		name   string
 		change *poolChange

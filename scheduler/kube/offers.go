@@ -4,8 +4,10 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
@@ -16,8 +18,16 @@ import (
 // OffersName names the plugin that filters by offers and reserves from them.
 const OffersName = "MesosOffers"
 
-// offersPlugin answers from the published views and asks the core to reserve.
-type offersPlugin struct{ s *Scheduler }
+// offersPlugin answers from the published views and asks the core to reserve. In a planner it also answers for what is to be
+// expected of nodes without an offer.
+type offersPlugin struct {
+	s       *Scheduler
+	planned *planned
+}
+
+func (s *Scheduler) offersFactory(p *planned) runtime.PluginFactory {
+	return func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return offersPlugin{s, p}, nil }
+}
 
 var _ interface {
 	fwk.PreFilterPlugin
@@ -82,6 +92,9 @@ func (s *Scheduler) need(pod *corev1.Pod) (procure.Need, error) {
 func (p offersPlugin) view(node string) *offers.View {
 	if view, ok := p.s.views.Load(node); ok {
 		return view.(*offers.View)
+	}
+	if p.planned != nil {
+		return p.planned.expected[node]
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func TestNoPreemption(t *testing.T) {
 // What is played on a copy of the state does not show in the original, and a pod that comes back is no move.
 func TestCycleClone(t *testing.T) {
 	h := newHarness(t)
-	p := offersPlugin{h.Scheduler}
+	p := offersPlugin{s: h.Scheduler}
 	state := framework.NewCycleState()
 	preemptor := ranked("high", "mesos", "3", "", 100)
 	if _, status := p.PreFilter(t.Context(), state, preemptor, nil); !status.IsSuccess() {

@@ -72,6 +72,8 @@ type Scheduler struct {
 	gate  *gate
 	// limits are quotas of roles in Mesos, to explain with.
 	limits atomic.Pointer[[]procure.RoleLimit]
+	// planners answer Plan, by scheduler name; nil before they are built.
+	planners atomic.Pointer[map[string]*planner]
 	// refused holds the UIDs of pods whose reservation was refused, until kube-scheduler has handled it: it makes the same
 	// failure of it as of a pod that fits nowhere, but no offer is missing then.
 	refused sync.Map
@@ -221,7 +223,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory) (*scheduler.Scheduler, error) {
 	registry := runtime.Registry{
 		GateName:   func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return gatePlugin{s.gate}, nil },
-		OffersName: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return offersPlugin{s}, nil },
+		OffersName: s.offersFactory(nil),
 		LaunchName: func(context.Context, kruntime.Object, fwk.Handle) (fwk.Plugin, error) { return launchPlugin{s}, nil },
 	}
 	if s.cfg.Preemption {
@@ -236,6 +238,11 @@ func (s *Scheduler) build(ctx context.Context, recorders profile.RecorderFactory
 	if err != nil {
 		return nil, fmt.Errorf("build kube-scheduler: %w", err)
 	}
+	planners, err := s.newPlanners(ctx, sched, registry)
+	if err != nil {
+		return nil, fmt.Errorf("build planners: %w", err)
+	}
+	s.planners.Store(&planners)
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, start time.Time,

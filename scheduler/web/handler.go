@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mesopod/mesopod/internal/zpages"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
@@ -21,6 +23,8 @@ type Deps struct {
 	Journal *Journal
 	// Procure tells what pods need; it must be the core's.
 	Procure procure.Config
+	// Plan tells where a pod could be placed. It changes nothing.
+	Plan func(context.Context, *corev1.Pod) (Plan, error)
 	// Metrics answers /metrics.
 	Metrics http.Handler
 }
@@ -45,6 +49,7 @@ func Handler(deps Deps) http.Handler {
 	mux.Handle("GET /pods/{namespace}/{name}", p.page("pod", p.pod))
 	mux.Handle("GET /offers", p.page("offers", p.offers))
 	mux.Handle("GET /queue", p.page("queue", p.queue))
+	mux.HandleFunc("POST /plan", p.plan)
 	mux.Handle("GET /recent", p.page("recent", p.recent))
 	return mux
 }

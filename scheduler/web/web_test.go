@@ -3,12 +3,16 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
@@ -17,12 +21,23 @@ var journal = NewJournal(16)
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// planned fits every pod on one agent, but one that is too odd, and one that comes when there is no master.
+func planned(_ context.Context, pod *corev1.Pod) (Plan, error) {
+	switch pod.Name {
+	case "odd":
+		return Plan{}, fmt.Errorf("pod is odd: %w", errdefs.ErrInvalid)
+	case "early":
+		return Plan{}, fmt.Errorf("no master: %w", errdefs.ErrUnavailable)
+	}
+	return Plan{Pod: pod.Namespace + "/" + pod.Name, Fits: 1, Agents: []PlanRow{{Node: "a1", Fits: true, Offer: OfferHeld}}}, nil
+}
+
 // get asks the handler of a scheduler that is v, or that does not answer.
 func get(t *testing.T, v View, err error, path string) (code int, body string) {
 	t.Helper()
 	handler := Handler(Deps{
 		View:    func(context.Context) (View, error) { return v, err },
-		Journal: journal,
+		Journal: journal, Plan: planned,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("metrics")) }),
 	})
 	w := httptest.NewRecorder()
@@ -68,5 +83,27 @@ func TestHealth(t *testing.T) {
 	}
 	if _, body := get(t, View{}, nil, "/metrics"); body != "metrics" {
 		t.Errorf("metrics: %q", body)
+	}
+}
+
+// POST /plan takes a pod, and says what is wrong with anything else.
+func TestPlan(t *testing.T) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":"%s"},"spec":{"containers":[{"name":"c"}]}}`
+	for _, c := range []struct {
+		body, says string
+		code       int
+	}{
+		{fmt.Sprintf(pod, "web"), `"pod": "default/web"`, 200},
+		{fmt.Sprintf(pod, "odd"), "pod is odd", 422},
+		{fmt.Sprintf(pod, "early"), "no master", 503},
+		{"{", "decode pod", 400},
+		{`{"apiVersion":"v1","kind":"Node"}`, "want a v1 Pod", 400},
+		{strings.Repeat(" ", planBytes+1), "read pod", 413},
+	} {
+		w := httptest.NewRecorder()
+		Handler(Deps{Plan: planned, Metrics: http.NotFoundHandler()}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/plan", strings.NewReader(c.body)))
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%.80s: %d %s, want %d and %q", c.body, w.Code, w.Body, c.code, c.says)
+		}
 	}
 }

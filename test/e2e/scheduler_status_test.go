@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mesopod/mesopod/test/cluster"
 )
@@ -125,4 +128,54 @@ func TestSchedulerPages(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// mesopod plan tells of each node, of what is there and of what is not, and leaves nothing behind: no pod, no task, no event.
+func TestPlan(t *testing.T) {
+	file := t.TempDir() + "/pods.yaml"
+	plan := func(text string) (string, int) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), mesopod(), "plan", "-f", file, "--kubeconfig="+kubeconfig(), "--scheduler="+cluster.StatusURL)
+		out, err := command.CombinedOutput()
+		if err != nil && command.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(out), command.ProcessState.ExitCode()
+	}
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: planned}\nspec: {schedulerName: mesos, containers: [{name: c, image: i, resources: {requests: {cpu: %q}}}]}\n---\n"
+	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: planned-job}\nspec: {template: {spec: {schedulerName: mesos, restartPolicy: Never, nodeSelector: {kubernetes.io/hostname: mesopod-agent2}, containers: [{name: c, image: i}]}}}\n"
+	out, code := plan(fmt.Sprintf(pod, "10m") + job)
+	for _, part := range []string{"pod default/planned needs 0.01 cpus, 64 MB memory", "pod default/planned fits on 2 of 2 nodes", "pod default/planned-job fits on 1 of 2 nodes", "didn't match Pod's node affinity/selector"} {
+		if code != 0 || !strings.Contains(out, part) {
+			t.Errorf("code %d, %q is missing:\n%s", code, part, out)
+		}
+	}
+	if out, code := plan(fmt.Sprintf(pod, "1000")); code != 6 || !strings.Contains(out, "fits on 0 of 2 nodes: 0/2 nodes are available: 2 too few cpus on offer.") {
+		t.Errorf("a pod that is too large: code %d\n%s", code, out)
+	}
+	for text, says := range map[string]string{
+		fmt.Sprintf(strings.Replace(pod, "containers", "contaners", 1), "1"): "unknown field",
+		strings.Replace(pod, "%q", "1, ephemeral: 2", 1):                     "the API server refuses it",
+	} {
+		if out, code := plan(text); code != 2 || !strings.Contains(out, says) {
+			t.Errorf("a file with a fault: code %d, want 2 and %q\n%s", code, says, out)
+		}
+	}
+	if out, code := plan(strings.Replace(fmt.Sprintf(pod, "1"), "schedulerName: mesos", "schedulerName: other", 1)); code != 6 || !strings.Contains(out, "this scheduler places pods of mesos") {
+		t.Errorf("a pod of another scheduler: code %d\n%s", code, out)
+	}
+	pods, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		if strings.HasPrefix(pods.Items[i].Name, "planned") {
+			t.Errorf("pod %s was left behind", pods.Items[i].Name)
+		}
+	}
+	if text, err := look(t.Context(), "/recent?q=planned"); err != nil || !strings.Contains(text, "Nothing.") {
+		t.Errorf("the scheduler remembers a plan: %v\n%s", err, text)
+	}
 }

@@ -24,6 +24,8 @@ const (
 	ExitUsage = 2
 	// ExitKubelet is an executor whose kubelet ended: its tasks were reported lost.
 	ExitKubelet = 3
+	// ExitNotPlaced is a plan for a pod that would not be placed now.
+	ExitNotPlaced = 6
 )
 
 // codedError is an error that wants its own exit code.
