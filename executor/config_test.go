@@ -2,6 +2,7 @@ package executor
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -180,6 +181,34 @@ func TestEnv(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An agent with a socket for its executors is asked there, without TLS, whatever its address speaks.
+func TestEnvSocket(t *testing.T) {
+	m := agentEnv()
+	m["LIBPROCESS_SSL_ENABLED"] = "true"
+	if got, err := envFrom(lookup(m)); err != nil || got.AgentURL != "https://10.0.0.1:5051/slave(1)/api/v1/executor" || got.AgentSocket != "" {
+		t.Errorf("TLS: %s, socket %q, %v", got.AgentURL, got.AgentSocket, err)
+	}
+	m["MESOS_DOMAIN_SOCKET"] = "/var/run/mesos/agent.sock"
+	if got, err := envFrom(lookup(m)); err != nil || got.AgentURL != "http://10.0.0.1:5051/slave(1)/api/v1/executor" || got.AgentSocket != "/var/run/mesos/agent.sock" {
+		t.Errorf("socket: %s, socket %q, %v", got.AgentURL, got.AgentSocket, err)
+	}
+}
+
+// The token of an agent that authenticates executors is read once, and no child inherits it.
+func TestEnvToken(t *testing.T) {
+	for name, value := range agentEnv() {
+		t.Setenv(name, value)
+	}
+	t.Setenv(tokenVariable, "header.claims.signature")
+	env, err := ReadEnv()
+	if err != nil || env.Token != "header.claims.signature" {
+		t.Errorf("token %q, %v", env.Token, err)
+	}
+	if left, found := os.LookupEnv(tokenVariable); found {
+		t.Errorf("%s still is %q", tokenVariable, left)
 	}
 }
 

@@ -35,6 +35,9 @@ const tokenVariable = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN"
 type Env struct {
 	// AgentURL is the executor API; AgentAddress is the agent's address without port.
 	AgentURL, AgentAddress string
+	// AgentSocket is the path of the unix socket where an agent with --http_executor_domain_sockets serves the executor API;
+	// empty: it serves none.
+	AgentSocket string
 	// FrameworkID, ExecutorID and AgentID say who we are.
 	FrameworkID, ExecutorID, AgentID string
 	// Container is the id of our Mesos container.
@@ -132,7 +135,8 @@ func envFrom(lookup func(string) (string, bool)) (Env, error) {
 		// The agent's process id, "slave(1)@address", is told nowhere else; the path without it is not always served.
 		process, _, _ := strings.Cut(pid, "@")
 		scheme := "http"
-		if tls, _ := lookup("LIBPROCESS_SSL_ENABLED"); tls == "1" || tls == "true" {
+		env.AgentSocket, _ = lookup("MESOS_DOMAIN_SOCKET")
+		if tls, _ := lookup("LIBPROCESS_SSL_ENABLED"); env.AgentSocket == "" && (tls == "1" || tls == "true") {
 			scheme = "https"
 		}
 		env.AgentURL = scheme + "://" + endpoint + "/" + process + "/api/v1/executor"

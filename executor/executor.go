@@ -91,7 +91,7 @@ func New(config Config, env Env) (*Executor, error) {
 		inbox: make(chan message, inboxSize), slots: make(chan struct{}, callsAtOnce),
 	}
 	e.conn, err = agentconn.New(agentconn.Config{
-		URL: env.AgentURL, FrameworkID: env.FrameworkID, ExecutorID: env.ExecutorID, AgentID: env.AgentID,
+		URL: env.AgentURL, Socket: env.AgentSocket, FrameworkID: env.FrameworkID, ExecutorID: env.ExecutorID, AgentID: env.AgentID,
 		Checkpoint: env.Checkpoint, RecoveryTimeout: env.RecoveryTimeout, ShutdownGrace: env.ShutdownGrace, Token: env.Token,
 	}, agentconn.Deps{Subscribed: e.identified, Post: e.post, Unacknowledged: e.unacknowledged})
 	if err != nil {

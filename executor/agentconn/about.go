@@ -64,7 +64,7 @@ func (c *Conn) ask(ctx context.Context, path string, into any) (retErr error) {
 	if c.config.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.config.Token)
 	}
-	answer, err := c.calls.Do(request)
+	answer, err := c.pages.Do(request)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestAbout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.calls.CloseIdleConnections()
+			defer conn.pages.CloseIdleConnections()
 			got, err := conn.About(t.Context())
 			if (err != nil) != c.fails || got != c.want {
 				t.Errorf("About = %+v, %v, want %+v, error %t", got, err, c.want, c.fails)

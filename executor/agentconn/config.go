@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/mesopod/mesopod/executor/core"
@@ -17,6 +18,9 @@ import (
 type Config struct {
 	// URL of the executor API: http://ADDRESS:PORT/AGENT PROCESS ID/api/v1/executor.
 	URL string
+	// Socket is the absolute path of a unix socket where the agent serves the same API, plain HTTP; calls go there and not to
+	// URL's address, which is a name only then. Empty: there is none.
+	Socket string
 	// FrameworkID, ExecutorID and AgentID identify us in each call.
 	FrameworkID, ExecutorID, AgentID string
 	// Checkpoint tells that the agent may restart while we live. Without it a lost connection is the end.
@@ -75,6 +79,9 @@ func (c *Config) complete() error {
 	need("agent id", c.AgentID)
 	if u, err := url.Parse(c.URL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		faults = append(faults, fmt.Errorf("agent URL %q is not http://ADDRESS:PORT/PATH", c.URL))
+	}
+	if c.Socket != "" && !filepath.IsAbs(c.Socket) {
+		faults = append(faults, fmt.Errorf("agent's socket %q is not an absolute path", c.Socket))
 	}
 	if c.Checkpoint && c.RecoveryTimeout <= 0 {
 		faults = append(faults, errors.New("recovery timeout must be above 0 when checkpointing is on"))

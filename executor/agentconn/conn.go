@@ -23,6 +23,8 @@ type Conn struct {
 	outbox *outbox
 	// stream carries the subscription, calls everything else: the agent answers SUBSCRIBE without end.
 	stream, calls *http.Client
+	// pages reads what the agent shows on its address: its socket, where there is one, has the executor API alone.
+	pages *http.Client
 
 	// The rest belongs to Run's goroutine.
 	identified  bool // the first SUBSCRIBED was handed over
@@ -40,19 +42,25 @@ func New(config Config, deps Deps) (*Conn, error) {
 		config: config,
 		deps:   deps,
 		outbox: newOutbox(),
-		stream: &http.Client{Transport: newTransport()},
-		calls:  &http.Client{Transport: newTransport(), Timeout: headerTimeout},
+		stream: &http.Client{Transport: newTransport(config.Socket)},
+		calls:  &http.Client{Transport: newTransport(config.Socket), Timeout: headerTimeout},
+		pages:  &http.Client{Transport: newTransport(""), Timeout: headerTimeout},
 	}, nil
 }
 
-func newTransport() *http.Transport {
+// newTransport goes to the address of each request, or to a unix socket whatever the address is.
+func newTransport(socket string) *http.Transport {
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
 		// The agent's heartbeats come every 30 minutes, so the kernel must notice a peer that is gone.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive / 3, Count: 3},
 	}
+	dial := dialer.DialContext
+	if socket != "" {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dialer, socket) }
+	}
 	return &http.Transport{
-		DialContext:           dialer.DialContext,
+		DialContext:           dial,
 		ResponseHeaderTimeout: headerTimeout,
 		MaxIdleConnsPerHost:   1,
 	}
@@ -82,6 +90,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 func (c *Conn) Run(ctx context.Context) error {
 	defer c.stream.CloseIdleConnections()
 	defer c.calls.CloseIdleConnections()
+	defer c.pages.CloseIdleConnections()
 	for {
 		err := c.subscribe(ctx)
 		now := time.Now()

@@ -144,9 +144,9 @@ func TestGarbage(t *testing.T) {
 	o.expect(core.Connected{TaskKilling: true}, core.Disconnected{}, core.Connected{TaskKilling: true})
 }
 
-// An agent that starts refuses connections, has no route (404), then recovers (503): each is tried again.
+// An agent that starts refuses connections, has no route (404), fails (500), then recovers (503): each is tried again.
 func TestRetryUntilAgentIsBack(t *testing.T) {
-	a := newAgent(t, status(http.StatusNotFound), status(http.StatusServiceUnavailable), status(http.StatusServiceUnavailable),
+	a := newAgent(t, status(http.StatusNotFound), status(http.StatusInternalServerError), status(http.StatusServiceUnavailable),
 		func(s *stream) { s.send(subscribed()); s.hold() })
 	o := run(t, a.url(), nil)
 	o.expect(core.Connected{TaskKilling: true})
@@ -282,7 +282,7 @@ func TestOneQueue(t *testing.T) {
 
 // A status that could not be sent breaks the subscription; the next one carries it (EX-118).
 func TestFailedSendReconnects(t *testing.T) {
-	for _, code := range []int{http.StatusServiceUnavailable, http.StatusForbidden} {
+	for _, code := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusForbidden} {
 		a := newAgent(t, func(s *stream) { s.send(subscribed()); s.hold() })
 		a.updateStatus = func(*executor.Call) int { return code }
 		o := run(t, a.url(), nil)
@@ -323,11 +323,11 @@ func TestMalformedStatus(t *testing.T) {
 }
 
 func TestNewNamesAllFaults(t *testing.T) {
-	_, err := New(Config{URL: "nowhere", Checkpoint: true}, Deps{})
+	_, err := New(Config{URL: "nowhere", Socket: "here", Checkpoint: true}, Deps{})
 	if !errors.Is(err, errdefs.ErrInvalid) {
 		t.Fatalf("error %v", err)
 	}
-	for _, part := range []string{"framework id", "executor id", "agent id", "agent URL", "recovery timeout"} {
+	for _, part := range []string{"absolute path", "framework id", "executor id", "agent id", "agent URL", "recovery timeout"} {
 		if !contains(err.Error(), part) {
 			t.Errorf("%q is not named in %v", part, err)
 		}

@@ -144,6 +144,7 @@ type scriptedExecutor struct {
 	podCIDR, bridge string
 	port            int
 	grace           string // for its end, in Mesos' notation
+	launchGrace     string // in Go's notation; empty: as by default
 }
 
 // start starts keeper and executor as the agent would: in the first agent's network namespace, with another cgroup, port
@@ -155,12 +156,16 @@ func (x scriptedExecutor) start(t *testing.T, agent *scriptedAgent) <-chan error
 		t.Fatal(err)
 	}
 	pki := filepath.Join(stateDir, "control", "pki")
-	config, err := yaml.Marshal(map[string]any{
+	document := map[string]any{
 		"apiVersion": "mesopod.io/v1alpha1", "kind": "ExecutorConfig",
 		"kubeconfig": x.kubeconfig, "kubeletKubeconfig": x.kubeconfig, "clientCAFile": filepath.Join(pki, "ca.crt"),
 		"bundleDir": bundleDir, "stateDir": dir + "/s", "podCIDR": x.podCIDR, "bridge": x.bridge,
 		"nodeIP": "10.89.0.11", "kubeletPort": x.port, "executorResources": map[string]any{"cpus": 0.5, "mem": 256},
-	})
+	}
+	if x.launchGrace != "" {
+		document["launchGracePeriod"] = x.launchGrace
+	}
+	config, err := yaml.Marshal(document)
 	if err != nil {
 		t.Fatal(err)
 	}

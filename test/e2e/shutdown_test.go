@@ -77,33 +77,11 @@ func subscribedAs(node string) *executor.Event {
 // launchHere makes pods that no scheduler knows, launches them as an agent would, and waits until they run.
 func launchHere(t *testing.T, agent *scriptedAgent, node string, number int) []*corev1.Pod {
 	t.Helper()
-	t.Cleanup(func() {
-		// Our scheduler has never heard of the node.
-		if err := client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
+	forgetNode(t, node)
 	var pods []*corev1.Pod
 	for i := range number {
-		pod := newPod(fmt.Sprint(node, "-", i), slowly)
-		pod.Spec.SchedulerName = "nobody"
-		made, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			now := int64(0) // no kubelet is there any more
-			_ = client.CoreV1().Pods(namespace).Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-		})
-		id := messages.TaskID(made.UID, 1)
-		placed := made.DeepCopy()
-		placed.Annotations = map[string]string{messages.AnnotationTaskID: id, messages.AnnotationBindingHost: node}
-		data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: node, Pod: placed})
-		if err != nil {
-			t.Fatal(err)
-		}
-		agent.events <- &executor.Event{Type: executor.Event_LAUNCH, Launch: &executor.Event_Launch{Task: mesos.TaskInfo{
-			Name: made.Name, TaskID: mesos.TaskID{Value: id}, AgentID: mesos.AgentID{Value: "scripted-S0"}, Data: data}}}
+		made := makeHere(t, newPod(fmt.Sprint(node, "-", i), slowly))
+		agent.events <- launchOf(t, made, node)
 		pods = append(pods, made)
 	}
 	running := map[string]bool{}
@@ -118,6 +96,45 @@ func launchHere(t *testing.T, agent *scriptedAgent, node string, number int) []*
 		}
 	}
 	return pods
+}
+
+// forgetNode removes a node at the end: our scheduler has never heard of it.
+func forgetNode(t *testing.T, node string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// makeHere makes a pod that no scheduler knows.
+func makeHere(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	pod.Spec.SchedulerName = "nobody"
+	made, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		now := int64(0) // no kubelet is there any more
+		_ = client.CoreV1().Pods(namespace).Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	})
+	return made
+}
+
+// launchOf is the event by which an agent launches a pod.
+func launchOf(t *testing.T, made *corev1.Pod, node string) *executor.Event {
+	t.Helper()
+	id := messages.TaskID(made.UID, 1)
+	placed := made.DeepCopy()
+	placed.Annotations = map[string]string{messages.AnnotationTaskID: id, messages.AnnotationBindingHost: node}
+	data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: node, Pod: placed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &executor.Event{Type: executor.Event_LAUNCH, Launch: &executor.Event_Launch{Task: mesos.TaskInfo{
+		Name: made.Name, TaskID: mesos.TaskID{Value: id}, AgentID: mesos.AgentID{Value: "scripted-S0"}, Data: data}}}
 }
 
 // nextStatus waits for a status, and acknowledges it or not.
