@@ -106,4 +106,7 @@ func TestDrainAgent(t *testing.T) {
 		return err
 	})
 	reactivate()
+	// The tests that follow want an agent that runs pods at the first try.
+	create(t, onNode(newPod("after-second-drain", steady), nodeName))
+	waitPhase(t, "after-second-drain", corev1.PodRunning)
 }
