@@ -157,10 +157,8 @@ func (p offersPlugin) hint(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.Q
 	if err != nil {
 		return fwk.QueueSkip, nil // no offer can help this pod
 	}
-	for _, view := range change.views {
-		if procure.Fits(view, n) == "" {
-			return fwk.Queue, nil
-		}
+	if change.helps(n) {
+		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
 }

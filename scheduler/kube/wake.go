@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 
 	"github.com/mesopod/mesopod/scheduler/offers"
+	"github.com/mesopod/mesopod/scheduler/procure"
 )
 
 // poolEvent says that more is on offer. No informer stands behind its name: kube-scheduler takes it and waits for us to
@@ -30,6 +31,25 @@ type poolChange struct {
 	limits bool
 	// refused are pods that were refused a reservation: they are woken whatever is on offer.
 	refused map[types.UID]struct{}
+
+	// helped are the answers of helps: pods that wait together are often equal, and each of them asks.
+	helped sync.Map // procure.Need → bool
+}
+
+// helps tells whether a need fits one of the views that changed. What is on offer does not change once the event is raised.
+func (c *poolChange) helps(n procure.Need) bool {
+	if known, ok := c.helped.Load(n); ok {
+		return known.(bool)
+	}
+	fits := false
+	for _, view := range c.views {
+		if procure.Fits(view, n) == "" {
+			fits = true
+			break
+		}
+	}
+	c.helped.Store(n, fits)
+	return fits
 }
 
 // waker gathers changes of the pool and raises one event per window for all of them: each event visits every pod that

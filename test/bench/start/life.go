@@ -144,6 +144,9 @@ func containers(pods []corev1.Pod) map[string]string {
 func (b *lifeBench) suicide(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, manyLimit)
 	defer cancel()
+	if err := b.withoutDNS(ctx); err != nil {
+		return err
+	}
 	idle := time.Now()
 	gap := make(chan time.Duration, 1)
 	watching, stop := context.WithCancel(ctx)
@@ -166,6 +169,20 @@ func (b *lifeBench) suicide(ctx context.Context) error {
 	stop()
 	b.atMost("hand-over-node-not-ready", (<-gap).Seconds(), "s", 0, 0)
 	return nil
+}
+
+// withoutDNS deletes the cluster's DNS server, a pod that would keep the executor, and waits until it has gone.
+func (b *lifeBench) withoutDNS(ctx context.Context) error {
+	if err := b.Client.AppsV1().Deployments(metav1.NamespaceSystem).Delete(ctx, "mesopod-dns", metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return harness.Poll(ctx, func(ctx context.Context) error {
+		list, err := b.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d pods are left in %s", len(list.Items), metav1.NamespaceSystem)
+		}
+		return err
+	})
 }
 
 // notReady is how long the node was not Ready, or not there, until ctx ended.
