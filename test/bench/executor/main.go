@@ -48,10 +48,11 @@ func main() {
 	flag.StringVar(&upstream.kubelet, "kubelet", "bin/tools/kubelet", "the upstream kubelet")
 	flag.StringVar(&upstream.proxy, "kube-proxy", "bin/tools/kube-proxy", "the upstream kube-proxy")
 	rounds := flag.Int("rounds", 3, "rounds of both sides")
+	profile := flag.String("profile", "", "write the executor's CPU profile with 50 idle pods to this file")
 	churn := flag.Int("churn", 0, "launch and end so many pods instead, and look for what stays")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, upstream, *rounds, *churn)
+	err := run(ctx, upstream, *profile, *rounds, *churn)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-executor:", err)
@@ -59,13 +60,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, upstream programs, rounds, churn int) (retErr error) {
+func run(ctx context.Context, upstream programs, profile string, rounds, churn int) (retErr error) {
 	c := cluster.New(cluster.Options{Name: "bench", AgentResources: "cpus:16;mem:6000;disk:20000;ports:[31000-32000]", Quiet: true})
 	if err := c.Start(); err != nil {
 		return err
 	}
 	defer func() { retErr = errors.Join(retErr, c.Stop()) }()
-	b := &bench{client: c.Client.CoreV1().Pods(cluster.Namespace)}
+	b := &bench{client: c.Client.CoreV1().Pods(cluster.Namespace), profile: profile}
 	us := &ours{cluster: c, bench: b}
 	if churn > 0 {
 		return b.churn(ctx, us, churn)
@@ -96,7 +97,9 @@ type result struct {
 	rss, pss, anonymous map[int][]float64
 	cpu                 []float64 // at 50 idle pods, thousandths of a core
 	burst               []float64 // 110 pods in one go, s
-	feed                []float64 // median from LAUNCH to the kubelet beyond API calls, ms; of the executor alone
+	// Medians from LAUNCH to the kubelet beyond API calls, ms, of launches one after another and of 110 in one go, when all
+	// parts of all pods want the CPUs. Of the executor alone.
+	feedAlone, feedTogether []float64
 }
 
 func compare(us, them *result) bool {
@@ -114,7 +117,8 @@ func compare(us, them *result) bool {
 	}
 	ours, theirs := figure.Spread("executor-idle-cpu", us.cpu, "mcores"), figure.Spread("kubelet-idle-cpu", them.cpu, "mcores")
 	good = figure.AtMost("idle-cpu-ratio", ours/theirs, "x", cpuTarget, 0) && good
-	good = figure.AtMost("launch-to-kubelet-p50", figure.Spread("launch-to-kubelet", us.feed, "ms"), "ms", feedTarget, 0) && good
+	good = figure.AtMost("launch-to-kubelet-p50", figure.Spread("launch-to-kubelet", us.feedAlone, "ms"), "ms", feedTarget, 0) && good
+	figure.Spread("launch-to-kubelet-in-burst", us.feedTogether, "ms")
 	ours, theirs = figure.Spread("executor-110-pods-running", us.burst, "s"), figure.Spread("kubelet-110-pods-running", them.burst, "s")
 	return figure.AtMost("burst-ratio", ours/theirs, "x", target, 1) && good
 }

@@ -19,10 +19,13 @@ import (
 type bench struct {
 	client typed.PodInterface
 	made   int // pods so far: names differ
+	// profile is the file that takes the executor's CPU profile at idle, "" for none.
+	profile string
 }
 
 const (
 	label      = "bench"
+	oneByOne   = 20 // launches one after another, of which each waits for the one before
 	atOnce     = 10 // creates and deletes under way
 	batchLimit = 10 * time.Minute
 )
@@ -50,24 +53,34 @@ func (b *bench) measure(ctx context.Context, s side, r *result) error {
 		return err
 	}
 	r.cpu = append(r.cpu, cpu)
+	if o, ok := s.(*ours); ok && b.profile != "" {
+		if err := o.profile(ctx, b.profile); err != nil {
+			return err
+		}
+	}
 	if err := b.clear(ctx, s); err != nil {
 		return err
 	}
-	took, err := b.start(ctx, s, many)
-	if err != nil {
-		return err
-	}
-	r.burst = append(r.burst, took.Seconds())
-	fmt.Printf("# %d pods took %.1f s\n", many, took.Seconds())
-	if err := b.memory(ctx, s, r, many); err != nil {
-		return err
-	}
-	if o, ok := s.(*ours); ok {
-		median, err := o.feedMedian(ctx)
+	burst := func() error {
+		took, err := b.start(ctx, s, many)
 		if err != nil {
 			return err
 		}
-		r.feed = append(r.feed, median*1000)
+		r.burst = append(r.burst, took.Seconds())
+		fmt.Printf("# %d pods took %.1f s\n", many, took.Seconds())
+		return nil
+	}
+	if o, ok := s.(*ours); ok {
+		alone, together, err := b.feeds(ctx, o, burst)
+		if err != nil {
+			return err
+		}
+		r.feedAlone, r.feedTogether = append(r.feedAlone, alone*1000), append(r.feedTogether, together*1000)
+	} else if err := burst(); err != nil {
+		return err
+	}
+	if err := b.memory(ctx, s, r, many); err != nil {
+		return err
 	}
 	return b.clear(ctx, s)
 }

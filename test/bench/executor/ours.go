@@ -101,6 +101,42 @@ func (b *bench) churn(ctx context.Context, o *ours, pods int) error {
 	return nil
 }
 
+// feeds are the medians of launches one after another and of many in one go, in seconds.
+func (b *bench) feeds(ctx context.Context, o *ours, burst func() error) (alone, together float64, err error) {
+	before, err := o.series(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for range oneByOne {
+		if _, err := b.start(ctx, o, 1); err != nil {
+			return 0, 0, err
+		}
+	}
+	if alone, err = o.feedMedian(ctx, before); err != nil {
+		return 0, 0, err
+	}
+	if err := b.clear(ctx, o); err != nil {
+		return 0, 0, err
+	}
+	if before, err = o.series(ctx); err != nil {
+		return 0, 0, err
+	}
+	if err := burst(); err != nil {
+		return 0, 0, err
+	}
+	together, err = o.feedMedian(ctx, before)
+	return alone, together, err
+}
+
+// profile writes what the executor's CPU time goes to, for as long as a node's idle time is counted.
+func (o *ours) profile(ctx context.Context, file string) error {
+	data, err := o.ask("debug/pprof/profile").Param("seconds", strconv.Itoa(int(idle.Seconds()))).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
+}
+
 // held is what a process has.
 type held struct{ goroutines, files, heap float64 }
 
@@ -153,13 +189,18 @@ func (o *ours) series(ctx context.Context) (map[string]float64, error) {
 	return found, lines.Err()
 }
 
-// feedMedian is the median of the time from LAUNCH to the kubelet, without the calls to the API server, since the executor
-// began: seconds, interpolated within its bucket.
-func (o *ours) feedMedian(ctx context.Context) (float64, error) {
-	const name = "mesopod_executor_launch_feed_duration_seconds"
+// feedSeries is the histogram of the time from LAUNCH to the kubelet, without the calls to the API server.
+const feedSeries = "mesopod_executor_launch_feed_duration_seconds"
+
+// feedMedian is the median of the launches that feedSeries counted since before: seconds, interpolated within its bucket.
+func (o *ours) feedMedian(ctx context.Context, before map[string]float64) (float64, error) {
+	const name = feedSeries
 	found, err := o.series(ctx)
 	if err != nil {
 		return 0, err
+	}
+	for series, value := range before {
+		found[series] -= value
 	}
 	half := found[name+"_count"] / 2
 	if half == 0 {
