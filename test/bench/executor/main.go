@@ -39,6 +39,8 @@ type side interface {
 	fresh(ctx context.Context) error
 	// processes are those whose cost is counted.
 	processes() ([]int, error)
+	// profile is what the CPU time of a node with idle pods goes to, in the format of pprof.
+	profile(ctx context.Context) ([]byte, error)
 	// place makes a pod this side's.
 	place(pod *corev1.Pod)
 }
@@ -48,7 +50,7 @@ func main() {
 	flag.StringVar(&upstream.kubelet, "kubelet", "bin/tools/kubelet", "the upstream kubelet")
 	flag.StringVar(&upstream.proxy, "kube-proxy", "bin/tools/kube-proxy", "the upstream kube-proxy")
 	rounds := flag.Int("rounds", 3, "rounds of both sides")
-	profile := flag.String("profile", "", "write the executor's CPU profile with 50 idle pods to this file")
+	profile := flag.String("profile", "", "write CPU profiles with 50 idle pods to files of this name with .executor and .kubelet at the end")
 	churn := flag.Int("churn", 0, "launch and end so many pods instead, and look for what stays")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +21,7 @@ import (
 type bench struct {
 	client typed.PodInterface
 	made   int // pods so far: names differ
-	// profile is the file that takes the executor's CPU profile at idle, "" for none.
+	// profile is where CPU profiles at idle go, with a side's name at the end; "" for none.
 	profile string
 }
 
@@ -29,6 +31,9 @@ const (
 	atOnce     = 10 // creates and deletes under way
 	batchLimit = 10 * time.Minute
 )
+
+// idleSeconds is idle for a profile.
+var idleSeconds = strconv.Itoa(int(idle.Seconds()))
 
 // measure is one round of one side.
 func (b *bench) measure(ctx context.Context, s side, r *result) error {
@@ -53,8 +58,12 @@ func (b *bench) measure(ctx context.Context, s side, r *result) error {
 		return err
 	}
 	r.cpu = append(r.cpu, cpu)
-	if o, ok := s.(*ours); ok && b.profile != "" {
-		if err := o.profile(ctx, b.profile); err != nil {
+	if b.profile != "" {
+		data, err := s.profile(ctx)
+		if err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		if err := os.WriteFile(b.profile+"."+s.name(), data, 0o600); err != nil {
 			return err
 		}
 	}

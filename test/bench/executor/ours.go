@@ -128,13 +128,8 @@ func (b *bench) feeds(ctx context.Context, o *ours, burst func() error) (alone, 
 	return alone, together, err
 }
 
-// profile writes what the executor's CPU time goes to, for as long as a node's idle time is counted.
-func (o *ours) profile(ctx context.Context, file string) error {
-	data, err := o.ask("debug/pprof/profile").Param("seconds", strconv.Itoa(int(idle.Seconds()))).DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o644)
+func (o *ours) profile(ctx context.Context) ([]byte, error) {
+	return o.ask("debug/pprof/profile").Param("seconds", idleSeconds).DoRaw(ctx)
 }
 
 // held is what a process has.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +35,7 @@ type peer struct {
 	stop           context.CancelFunc // ends containerd
 	stopped        chan error
 	kubelet, proxy *child // nil before the first round
+	shown          bool   // usualSocket is ours
 }
 
 // programs are the paths of the upstream programs.
@@ -79,10 +83,25 @@ func newPeer(ctx context.Context, c *cluster.Cluster, b *bench, upstream program
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := errors.Join(p.runtime.Import(ctx), p.writeConfig()); err != nil {
+	if err := errors.Join(p.runtime.Import(ctx), p.writeConfig(), p.showSocket()); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
+}
+
+// usualSocket is where a kubelet's cAdvisor looks for containerd; no flag says otherwise. Without it the kubelet takes containers
+// for mere cgroups, which is less work than any node has, and the executor's kubelet does that work.
+const usualSocket = "/run/containerd/containerd.sock"
+
+func (p *peer) showSocket() error {
+	if err := os.MkdirAll(filepath.Dir(usualSocket), 0o711); err != nil {
+		return err
+	}
+	if err := os.Symlink(p.runtime.Socket(), usualSocket); err != nil {
+		return fmt.Errorf("%w: end the machine's own containerd for the time of the bench", err)
+	}
+	p.shown = true
+	return nil
 }
 
 func (p *peer) name() string { return "kubelet" }
@@ -92,6 +111,24 @@ func (p *peer) place(pod *corev1.Pod) { pod.Spec.SchedulerName, pod.Spec.NodeNam
 
 func (p *peer) processes() ([]int, error) {
 	return []int{p.kubelet.process.Process.Pid, p.proxy.process.Process.Pid}, nil
+}
+
+func (p *peer) profile(ctx context.Context) ([]byte, error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+cluster.BridgeIP+":10350/debug/pprof/profile?seconds="+idleSeconds, nil)
+	if err != nil {
+		return nil, err
+	}
+	// The kubelet has signed its certificate itself.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	answer, err := client.Do(ask)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", ask.URL, answer.Status)
+	}
+	return io.ReadAll(answer.Body)
 }
 
 // writeConfig writes the same configuration that executor/kubelet gives to its kubelet.
@@ -196,6 +233,9 @@ func (p *peer) close() error {
 	err := p.end()
 	if out, cleanErr := exec.Command(p.programs.proxy, "--cleanup").CombinedOutput(); cleanErr != nil {
 		err = errors.Join(err, fmt.Errorf("rules of kube-proxy: %w: %s", cleanErr, out))
+	}
+	if p.shown {
+		err = errors.Join(err, os.Remove(usualSocket))
 	}
 	p.stop()
 	// It removes pods' mounts and links, and the bridge.
