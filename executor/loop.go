@@ -14,6 +14,7 @@ import (
 	"github.com/mesopod/mesopod/executor/core"
 	"github.com/mesopod/mesopod/executor/kubelet"
 	"github.com/mesopod/mesopod/executor/ledger"
+	"github.com/mesopod/mesopod/executor/runtime"
 	"github.com/mesopod/mesopod/executor/web"
 	"github.com/mesopod/mesopod/internal/zpages"
 )
@@ -22,9 +23,11 @@ import (
 type message struct {
 	event core.Event
 	// at is when the event came in, zero for now.
-	at      time.Time
-	agent   *agentconn.Agent
-	kubelet *kubelet.Kubelet
+	at    time.Time
+	agent *agentconn.Agent
+	// kubelet and the runtime that it uses.
+	kubelet    *kubelet.Kubelet
+	containers *runtime.Runtime
 	// open asks for what is unacknowledged.
 	open chan<- unacknowledged
 	// view asks for what the status page shows.
@@ -69,10 +72,12 @@ func (e *Executor) unacknowledged(ctx context.Context) ([]string, []ledger.Updat
 type state struct {
 	core *core.Core // nil until the first SUBSCRIBED
 	// known is what the core will begin with.
-	known   *ledger.Ledger
-	kubelet *kubelet.Kubelet
-	timer   *time.Timer
-	group   *errgroup.Group
+	known *ledger.Ledger
+	// Both are nil until the kubelet runs.
+	kubelet    *kubelet.Kubelet
+	containers *runtime.Runtime
+	timer      *time.Timer
+	group      *errgroup.Group
 	// pending is what the core has said and nobody has done.
 	pending []core.Effect
 
@@ -123,7 +128,7 @@ func (e *Executor) take(life context.Context, s *state, m message) *core.Exit {
 			return &core.Exit{Code: 1, Why: err.Error()}
 		}
 	case m.kubelet != nil:
-		s.kubelet = m.kubelet
+		s.kubelet, s.containers = m.kubelet, m.containers
 	case m.open != nil:
 		// What goes along with SUBSCRIBE is said as much as what is sent.
 		if exit := e.act(life, s); exit != nil {
@@ -308,6 +313,17 @@ func (e *Executor) perform(life context.Context, s *state, effect core.Effect) {
 			}
 			return nil
 		})
+	case core.StopContainers:
+		glog.Infof("stop containers task=%s grace=%v reason=%q", f.TaskID, f.Grace, f.Why)
+		if containers := s.containers; containers != nil {
+			// It waits for the grace period: no place for it among the calls to the API server.
+			s.group.Go(func() error {
+				if err := containers.Stop(life, f.UID, f.Grace); err != nil && life.Err() == nil {
+					glog.Warningf("stop containers task=%s err=%v", f.TaskID, err)
+				}
+				return nil
+			})
+		}
 	case core.SendUpdate:
 		glog.Infof("send status task=%s state=%v message=%q reason=%q", f.Update.TaskID, f.Update.State, f.Update.Message, f.Why)
 		e.guard.Send(f.Update)

@@ -114,7 +114,7 @@ func (e *Executor) runKubelet(ctx context.Context, node string, capacity message
 	for _, fault := range e.follower.faults {
 		started.Warn("InvalidStaticPod", strings.ReplaceAll(fault.Error(), "\n", "; ")+"; the others run")
 	}
-	e.put(ctx, message{kubelet: started})
+	e.put(ctx, message{kubelet: started, containers: containers})
 	poll := poller.New(poller.Config{Socket: kubelet.PodsSocket(rootDir)}, poller.Deps{Live: containers.Live, Post: func(ctx context.Context, event core.Event) {
 		if _, ready := event.(core.KubeletReady); ready {
 			e.follower.lives()

@@ -98,6 +98,8 @@ func effectEntry(now time.Time, effect core.Effect) (web.Entry, bool) {
 		entry.TaskID, entry.What, entry.Why = e.TaskID, pod(e.Namespace, e.Name)+" grace "+e.Grace.String(), e.Why
 	case core.EvictPod:
 		entry.TaskID, entry.What, entry.Why = e.TaskID, pod(e.Namespace, e.Name)+" grace "+e.Grace.String(), e.Why
+	case core.StopContainers:
+		entry.TaskID, entry.What, entry.Why = e.TaskID, "grace "+e.Grace.String(), e.Why
 	case core.SendUpdate:
 		entry.TaskID, entry.What, entry.Why = e.Update.TaskID, fmt.Sprintf("%v %s", e.Update.State, e.Update.Message), e.Why
 	case core.Feed:

@@ -320,14 +320,14 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// gracePeriod is the time that a pod asks for its end.
+// gracePeriod is the time that a pod asks for its end, or that its deletion gives it.
 func gracePeriod(p *corev1.Pod) time.Duration {
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
 		seconds = *s
 	}
-	if s := p.DeletionGracePeriodSeconds; s != nil && *s < seconds {
-		seconds = *s
+	if s := p.DeletionGracePeriodSeconds; s != nil {
+		seconds = *s // whoever deleted it may give it more
 	}
 	return time.Duration(max(seconds, 0)) * time.Second
 }

@@ -63,6 +63,14 @@ type (
 	// EvictPod evicts the pod, with UID precondition. It is answered as DeletePod is; a disruption budget that has no room
 	// is errdefs.ErrUnavailable.
 	EvictPod DeletePod
+	// StopContainers ends the containers of a pod at the runtime. The kubelet has been told too, but once it ends a pod it waits for as
+	// long as it was told first: its SyncTerminatingPod heeds no cancellation. A failure is not answered; force comes after it.
+	StopContainers struct {
+		TaskID string
+		UID    types.UID
+		Grace  time.Duration
+		Why    string
+	}
 	// Exit ends the executor with this exit code. Nothing follows it.
 	Exit struct {
 		Code int
@@ -72,13 +80,14 @@ type (
 	Note struct{ TaskID, Why string }
 )
 
-func (Save) effect()       {}
-func (Bind) effect()       {}
-func (Patch) effect()      {}
-func (SendUpdate) effect() {}
-func (Feed) effect()       {}
-func (FeedStatic) effect() {}
-func (DeletePod) effect()  {}
-func (EvictPod) effect()   {}
-func (Exit) effect()       {}
-func (Note) effect()       {}
+func (Save) effect()           {}
+func (Bind) effect()           {}
+func (Patch) effect()          {}
+func (SendUpdate) effect()     {}
+func (Feed) effect()           {}
+func (FeedStatic) effect()     {}
+func (DeletePod) effect()      {}
+func (EvictPod) effect()       {}
+func (StopContainers) effect() {}
+func (Exit) effect()           {}
+func (Note) effect()           {}

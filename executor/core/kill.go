@@ -195,7 +195,8 @@ func (c *Core) endHere(now time.Time, t *task, e ending, why string) {
 }
 
 // force is what is done when a pod outlives its grace period and the margin: it leaves the API server and the
-// kubelet's set. The task ends only when the kubelet shows that it is gone.
+// kubelet's set, and its containers are ended at the runtime, again and again. The task ends only when the kubelet shows that it
+// is gone.
 func (c *Core) force(now time.Time, t *task) {
 	t.forceAt = time.Time{}
 	if t.placeholder() {
@@ -213,16 +214,23 @@ func (c *Core) force(now time.Time, t *task) {
 		c.finishAs(now, t, t.ending, why)
 		return
 	}
-	t.forced, p.dropped = true, true
 	why := fmt.Sprintf("containers still there %s after the grace period", c.cfg.KillMargin)
-	if !p.apiGone && (p.mark == nil || c.deletions[t.id] != nil) {
+	if t.forced {
+		why = fmt.Sprintf("containers still there %s after they were ended by force", c.cfg.KillMargin)
+	} else if !p.apiGone && (p.mark == nil || c.deletions[t.id] != nil) {
 		c.delete(t, 0, why)
 	}
+	again := t.forced
+	t.forced, p.dropped = true, true
 	if !p.fed {
 		c.finishAs(now, t, t.ending, "the kubelet never had the pod")
 		return
 	}
-	c.feed(why)
+	if !again {
+		c.feed(why)
+	}
+	c.do(StopContainers{TaskID: t.id, UID: t.uid, Why: why})
+	t.forceAt = now.Add(c.cfg.KillMargin)
 }
 
 // onMessage acts on a framework message (EX-83 to EX-89).

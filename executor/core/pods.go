@@ -32,6 +32,9 @@ type pod struct {
 	kept        *keptPod
 	// fed: the kubelet was given it, by this process or an earlier one. dropped: taken away again by force.
 	fed, dropped bool
+	// told is the grace period of the deletion that the kubelet was given first, or of the last one that it was helped with; nil before
+	// any. Of this process alone: the next one's kubelet begins anew.
+	told *int64
 	// seen: the kubelet showed it. absent counts the lists since then that did not, the first at absentSince.
 	seen        bool
 	absent      int
@@ -88,10 +91,27 @@ func (c *Core) flushFeed() {
 	objects := []*corev1.Pod{}
 	for _, p := range c.fedPods() {
 		p.fed = true
-		objects = append(objects, p.forKubelet())
+		object := p.forKubelet()
+		objects = append(objects, object)
+		c.hurry(p, object)
 	}
 	objects = append(objects, c.sortedMirrors()...)
 	c.do(Feed{Pods: objects, Why: strings.Join(c.feedWhy, "; ")})
+}
+
+// hurry ends a pod's containers at the runtime when its grace period has become shorter: the kubelet waits for as long as it was told
+// first.
+func (c *Core) hurry(p *pod, object *corev1.Pod) {
+	if object.DeletionTimestamp == nil || object.DeletionGracePeriodSeconds == nil {
+		return
+	}
+	told := p.told
+	p.told = object.DeletionGracePeriodSeconds
+	if told == nil || *p.told >= *told {
+		return
+	}
+	grace := time.Duration(*p.told) * time.Second
+	c.do(StopContainers{TaskID: p.taskID, UID: p.object.UID, Grace: grace, Why: "the grace period is shorter than what the kubelet waits for"})
 }
 
 // forKubelet is the pod with our own deletion on it, if there is one. It shares memory with the API server's copy, so

@@ -286,6 +286,8 @@ func show(effects []core.Effect) string {
 			line(e.Why, "delete-pod %s/%s uid=%s grace=%s", e.Namespace, e.Name, e.UID, e.Grace)
 		case core.EvictPod:
 			line(e.Why, "evict-pod %s/%s uid=%s grace=%s", e.Namespace, e.Name, e.UID, e.Grace)
+		case core.StopContainers:
+			line(e.Why, "stop-containers uid=%s grace=%s", e.UID, e.Grace)
 		case core.Exit:
 			line(e.Why, "exit %d", e.Code)
 		case core.Note:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/backoff"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,4 +58,32 @@ func (r *Runtime) Live(ctx context.Context) ([]*corev1.Pod, error) {
 		add(c.Labels[labelPodNamespace], c.Labels[labelPodName], c.Labels[labelPodUID])
 	}
 	return pods, nil
+}
+
+// stopReserve is what containerd may take beyond the grace period.
+const stopReserve = 30 * time.Second
+
+// Stop ends the running containers of a pod all at once: SIGTERM, or the image's signal, then SIGKILL after the grace period, which is
+// rounded up to seconds; without one SIGKILL at once. It returns when they have ended. An earlier call with more time, as the
+// kubelet's, returns then too. The error is errdefs.ErrUnavailable; what ended is ended.
+func (r *Runtime) Stop(ctx context.Context, uid types.UID, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace+stopReserve)
+	defer cancel()
+	list, err := r.cri.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+		State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}, LabelSelector: map[string]string{labelPodUID: string(uid)},
+	}})
+	if err != nil {
+		return fmt.Errorf("list containers of pod %s: %w: %w", uid, errdefs.ErrUnavailable, err)
+	}
+	seconds := int64((grace + time.Second - 1) / time.Second)
+	var all errgroup.Group
+	for _, c := range list.Containers {
+		all.Go(func() error {
+			if _, err := r.cri.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.Id, Timeout: seconds}); err != nil {
+				return fmt.Errorf("stop container %s of pod %s: %w: %w", c.Id, uid, errdefs.ErrUnavailable, err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
 }

@@ -50,7 +50,7 @@ func main() {
 	flag.StringVar(&upstream.kubelet, "kubelet", "bin/tools/kubelet", "the upstream kubelet")
 	flag.StringVar(&upstream.proxy, "kube-proxy", "bin/tools/kube-proxy", "the upstream kube-proxy")
 	rounds := flag.Int("rounds", 3, "rounds of both sides")
-	profile := flag.String("profile", "", "write CPU profiles with 50 idle pods to files of this name with .executor and .kubelet at the end")
+	profile := flag.String("profile", "", "write CPU profiles with 50 idle pods to files of this name with .executor and .kubelet at the end, or with -churn the heap's with .heap-begin and .heap-end")
 	churn := flag.Int("churn", 0, "launch and end so many pods instead, and look for what stays")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -75,7 +75,7 @@ func (b *bench) churn(ctx context.Context, o *ours, pods int) error {
 	for done := -5 * batch; done < pods; done += batch {
 		if done == 0 {
 			var err error
-			if before, err = o.held(ctx); err != nil {
+			if before, err = o.held(ctx, "begin"); err != nil {
 				return err
 			}
 			fmt.Printf("# at the begin: %+v\n", before)
@@ -87,7 +87,7 @@ func (b *bench) churn(ctx context.Context, o *ours, pods int) error {
 			return err
 		}
 	}
-	after, err := o.held(ctx)
+	after, err := o.held(ctx, "end")
 	if err != nil {
 		return err
 	}
@@ -135,14 +135,22 @@ func (o *ours) profile(ctx context.Context) ([]byte, error) {
 // held is what a process has.
 type held struct{ goroutines, files, heap float64 }
 
-// held reads the executor's metrics after it was left alone and its garbage was collected.
-func (o *ours) held(ctx context.Context) (held, error) {
+// held reads the executor's metrics after it was left alone and its garbage was collected. With -profile it writes what the heap
+// is made of.
+func (o *ours) held(ctx context.Context, when string) (held, error) {
 	if err := pause(ctx, 5*settle); err != nil {
 		return held{}, err
 	}
 	// Twice: what has a finalizer goes with the second.
+	var heap []byte
 	for range 2 {
-		if _, err := o.ask("debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+		var err error
+		if heap, err = o.ask("debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+			return held{}, err
+		}
+	}
+	if o.bench.profile != "" {
+		if err := os.WriteFile(o.bench.profile+".heap-"+when, heap, 0o600); err != nil {
 			return held{}, err
 		}
 	}
