@@ -15,18 +15,24 @@ type Resources struct {
 	MemMB float64
 	// DiskMB in MiB.
 	DiskMB float64
+	// GPUs are whole ones.
+	GPUs float64
 }
 
 // Sub subtracts amount by amount; the result may be negative. It is rounded to three decimals, or 4.1 - 0.1 cpus
 // would be a little less than 4.
 func (r Resources) Sub(o Resources) Resources {
 	sub := func(a, b float64) float64 { return math.Round((a-b)*1000) / 1000 }
-	return Resources{CPUs: sub(r.CPUs, o.CPUs), MemMB: sub(r.MemMB, o.MemMB), DiskMB: sub(r.DiskMB, o.DiskMB)}
+	return Resources{CPUs: sub(r.CPUs, o.CPUs), MemMB: sub(r.MemMB, o.MemMB), DiskMB: sub(r.DiskMB, o.DiskMB), GPUs: sub(r.GPUs, o.GPUs)}
 }
 
-// String is Mesos' own notation, "cpus:4;mem:1024;disk:0".
+// String is Mesos' own notation, "cpus:4;mem:1024;disk:0", with gpus where there are any.
 func (r Resources) String() string {
-	return fmt.Sprintf("cpus:%g;mem:%g;disk:%g", r.CPUs, r.MemMB, r.DiskMB)
+	text := fmt.Sprintf("cpus:%g;mem:%g;disk:%g", r.CPUs, r.MemMB, r.DiskMB)
+	if r.GPUs != 0 {
+		text += fmt.Sprintf(";gpus:%g", r.GPUs)
+	}
+	return text
 }
 
 // Capacity is the size of a node, in Kubernetes' units.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mesopod/mesopod/internal/settings"
@@ -67,6 +68,9 @@ type Config struct {
 	KubeScheduler json.RawMessage
 	// Preemption evicts pods for more important ones. Off, since what they free is offered to every framework.
 	Preemption bool
+	// GPUResource is the extended resource by which pods ask for gpus of Mesos, such as nvidia.com/gpu. Empty: agents with gpus are not
+	// offered to us, as Mesos keeps them for frameworks that use them.
+	GPUResource string
 	// TaintNodes puts the taint messages.TaintMesos on nodes, for clusters where another scheduler places pods too.
 	TaintNodes bool
 	// Programs is the bundle that agents run, where they have none in BundleDir.
@@ -122,6 +126,9 @@ func (c Config) Faults() (faults []settings.Fault) {
 	}
 	if uri := c.keeperURI(); !strings.HasPrefix(uri, "/") && !strings.HasPrefix(uri, "http://") && !strings.HasPrefix(uri, "https://") {
 		fault("keeperURI", "%q is neither an absolute path on the agents nor an http(s) URL", uri)
+	}
+	if c.GPUResource != "" && (!strings.Contains(c.GPUResource, "/") || len(validation.IsQualifiedName(c.GPUResource)) > 0) {
+		fault("gpuResource", "%q is not the name of an extended resource, such as nvidia.com/gpu", c.GPUResource)
 	}
 	if !strings.HasPrefix(c.BundleDir, "/") {
 		fault("bundleDir", "%q is not an absolute path", c.BundleDir)
@@ -224,6 +231,7 @@ func (c Config) core(programs procure.Bundle) core.Config {
 		ExecutorResources: c.ExecutorResources,
 		KeeperURI:         c.keeperURI(),
 		BundleDir:         c.BundleDir,
+		GPUResource:       corev1.ResourceName(c.GPUResource),
 		SchedulerNames:    c.SchedulerNames,
 		Roles:             procure.RolePolicy{Framework: c.Roles, Default: c.DefaultRoles},
 		User:              c.User,
@@ -236,7 +244,7 @@ func (c Config) mesos() mesosconn.Config {
 		Master: c.Master, TLS: c.MasterTLS, SecretFile: c.SecretFile,
 		Framework: mesosconn.Framework{
 			User: c.User, Name: c.FrameworkName, Roles: c.Roles, AgentRules: rules, Principal: c.Principal,
-			Hostname: c.Hostname, WebUIURL: c.webUIURL(), FailoverTimeout: c.FailoverTimeout,
+			Hostname: c.Hostname, WebUIURL: c.webUIURL(), FailoverTimeout: c.FailoverTimeout, GPUs: c.GPUResource != "",
 		},
 	}
 }

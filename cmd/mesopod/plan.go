@@ -227,6 +227,9 @@ func printPlan(out io.Writer, p *web.Plan) error {
 	if p.Needs.DiskMB > 0 {
 		needs += fmt.Sprintf(", %d MB disk", p.Needs.DiskMB)
 	}
+	if p.Needs.GPUs > 0 {
+		needs += fmt.Sprintf(", %d gpus", p.Needs.GPUs)
+	}
 	for _, port := range p.Ports {
 		needs += fmt.Sprintf(", host port %d", port)
 	}

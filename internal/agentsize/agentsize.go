@@ -44,9 +44,11 @@ func sum(resources []mesos.Resource, counts func(*mesos.Resource) bool) messages
 			sum.MemMB += r.Scalar.Value
 		case "disk":
 			sum.DiskMB += r.Scalar.Value
+		case "gpus":
+			sum.GPUs += r.Scalar.Value
 		}
 	}
-	return messages.Resources{CPUs: round(sum.CPUs), MemMB: round(sum.MemMB), DiskMB: round(sum.DiskMB)}
+	return messages.Resources{CPUs: round(sum.CPUs), MemMB: round(sum.MemMB), DiskMB: round(sum.DiskMB), GPUs: round(sum.GPUs)}
 }
 
 // reservedFor is the role that a resource is reserved for: the last of its reservations refines the others. "*" is nobody.

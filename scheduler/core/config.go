@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/constraints"
 	"github.com/mesopod/mesopod/scheduler/nodes"
@@ -16,6 +18,8 @@ type Config struct {
 	ExecutorResources messages.Resources
 	// KeeperURI and BundleDir stand in ExecutorInfo; see procure.Config.
 	KeeperURI, BundleDir string
+	// GPUResource is the extended resource that stands for Mesos' gpus; empty: none does.
+	GPUResource corev1.ResourceName
 	// Bundle is the archive of programs, in ExecutorInfo and in launches; see procure.Config.
 	Bundle procure.Bundle
 	// StaticPods are what the executors' document asks each of them to run, to begin with.
@@ -90,10 +94,10 @@ func (c Config) Procure() procure.Config {
 	c = c.withDefaults()
 	return procure.Config{
 		Executor: c.ExecutorResources, KeeperURI: c.KeeperURI, BundleDir: c.BundleDir, Bundle: c.Bundle, User: c.User,
-		DefaultCPUs: c.DefaultCPUs, DefaultMemMB: c.DefaultMemMB, Roles: c.Roles,
+		DefaultCPUs: c.DefaultCPUs, DefaultMemMB: c.DefaultMemMB, Roles: c.Roles, GPUResource: c.GPUResource,
 	}
 }
 
 func (c Config) nodes() nodes.Config {
-	return nodes.Config{Executor: c.ExecutorResources, Arch: c.NodeArch, MaxPods: c.MaxPods}
+	return nodes.Config{Executor: c.ExecutorResources, Arch: c.NodeArch, MaxPods: c.MaxPods, GPUResource: c.GPUResource}
 }

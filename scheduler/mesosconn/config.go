@@ -40,6 +40,8 @@ type Framework struct {
 	Principal string
 	// Hostname and WebUIURL of the scheduler, for Mesos' pages; may be empty.
 	Hostname, WebUIURL string
+	// GPUs: agents with gpus are offered too; Mesos keeps them from frameworks that do not say so.
+	GPUs bool
 	// FailoverTimeout is how long the master keeps the framework's tasks without a scheduler.
 	FailoverTimeout time.Duration
 }
@@ -74,6 +76,9 @@ func (f Framework) info(id string) *mesos.FrameworkInfo {
 			{Type: mesos.FrameworkInfo_Capability_PARTITION_AWARE},
 			{Type: mesos.FrameworkInfo_Capability_TASK_KILLING_STATE},
 		},
+	}
+	if f.GPUs {
+		info.Capabilities = append(info.Capabilities, mesos.FrameworkInfo_Capability{Type: mesos.FrameworkInfo_Capability_GPU_RESOURCES})
 	}
 	if id != "" {
 		info.ID = &mesos.FrameworkID{Value: id}

@@ -35,6 +35,8 @@ type Config struct {
 	Arch string
 	// MaxPods is the pod capacity.
 	MaxPods int
+	// GPUResource is the extended resource that an agent's gpus are shown as; empty: not at all.
+	GPUResource corev1.ResourceName
 }
 
 // Desired is the Node of an agent, named by its host name, with our labels and annotations and its size; conditions are
@@ -57,6 +59,9 @@ func Desired(agent Agent, cfg Config) (node *corev1.Node, notes []string, err er
 	}
 	if disk := int64(agent.Total.DiskMB); disk > 0 {
 		capacity[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(disk<<20, resource.BinarySI)
+	}
+	if gpus := int64(agent.Total.GPUs); gpus > 0 && cfg.GPUResource != "" {
+		capacity[cfg.GPUResource] = *resource.NewQuantity(gpus, resource.DecimalSI)
 	}
 	allocatable := capacity.DeepCopy()
 	allocatable[corev1.ResourceCPU] = *resource.NewMilliQuantity(size.MilliCPU, resource.DecimalSI)

@@ -13,16 +13,18 @@ type Amounts struct {
 	CPUs int64
 	// MemMB and DiskMB in MiB.
 	MemMB, DiskMB int64
+	// GPUs are whole ones: Mesos knows no parts of them.
+	GPUs int64
 }
 
 // Add adds amount by amount.
 func (a Amounts) Add(b Amounts) Amounts {
-	return Amounts{CPUs: a.CPUs + b.CPUs, MemMB: a.MemMB + b.MemMB, DiskMB: a.DiskMB + b.DiskMB}
+	return Amounts{CPUs: a.CPUs + b.CPUs, MemMB: a.MemMB + b.MemMB, DiskMB: a.DiskMB + b.DiskMB, GPUs: a.GPUs + b.GPUs}
 }
 
 // Sub subtracts amount by amount; the result may be negative.
 func (a Amounts) Sub(b Amounts) Amounts {
-	return Amounts{CPUs: a.CPUs - b.CPUs, MemMB: a.MemMB - b.MemMB, DiskMB: a.DiskMB - b.DiskMB}
+	return Amounts{CPUs: a.CPUs - b.CPUs, MemMB: a.MemMB - b.MemMB, DiskMB: a.DiskMB - b.DiskMB, GPUs: a.GPUs - b.GPUs}
 }
 
 // Need is what one pod takes from an agent. It is comparable: pods with equal needs can share a verdict.

@@ -67,7 +67,8 @@ func (p *Pool) Fitting(agentID, role string, uids []types.UID) []types.UID {
 }
 
 func covers(free Amounts, ports Ports, need Need) bool {
-	return need.CPUs <= free.CPUs && need.MemMB <= free.MemMB && (need.DiskMB == 0 || need.DiskMB <= free.DiskMB) && ports.Has(need.Ports)
+	return need.CPUs <= free.CPUs && need.MemMB <= free.MemMB && (need.DiskMB == 0 || need.DiskMB <= free.DiskMB) &&
+		(need.GPUs == 0 || need.GPUs <= free.GPUs) && ports.Has(need.Ports)
 }
 
 // ClaimsOn counts the pods that something is reserved for on an agent.

@@ -71,7 +71,7 @@ func sameKind(a, b *mesos.Resource) bool {
 
 // sum is all of it in whole amounts.
 func (s *Stock) sum() (Amounts, Ports) {
-	var cpus, mem, disk int64
+	var cpus, mem, disk, gpus int64
 	var ports Ports
 	for i := range s.resources {
 		r := &s.resources[i]
@@ -82,11 +82,13 @@ func (s *Stock) sum() (Amounts, Ports) {
 			mem += thousandths(r.GetScalar().GetValue())
 		case "disk":
 			disk += thousandths(r.GetScalar().GetValue())
+		case "gpus":
+			gpus += thousandths(r.GetScalar().GetValue())
 		case "ports":
 			ports = append(ports, portsOf(r)...)
 		}
 	}
-	return Amounts{CPUs: cpus, MemMB: mem / 1000, DiskMB: disk / 1000}, union(ports)
+	return Amounts{CPUs: cpus, MemMB: mem / 1000, DiskMB: disk / 1000, GPUs: gpus / 1000}, union(ports)
 }
 
 // Take takes a need and returns it as Mesos wants it in a TaskInfo: each resource as it was offered, with its
@@ -96,7 +98,7 @@ func (s *Stock) Take(need Need) (taken []mesos.Resource, ok bool) {
 	for _, scalar := range []struct {
 		name   string
 		amount int64
-	}{{"cpus", need.CPUs}, {"mem", need.MemMB * 1000}, {"disk", need.DiskMB * 1000}} {
+	}{{"cpus", need.CPUs}, {"mem", need.MemMB * 1000}, {"disk", need.DiskMB * 1000}, {"gpus", need.GPUs * 1000}} {
 		some, enough := s.scalar(scalar.name, scalar.amount)
 		taken, ok = append(taken, some...), ok && enough
 	}

@@ -14,6 +14,7 @@ const (
 	FewCPUs    = "too few cpus on offer"
 	LittleMem  = "too little memory on offer"
 	LittleDisk = "too little disk on offer"
+	FewGPUs    = "too few gpus on offer"
 	PortTaken  = "a host port is not on offer"
 	// NotTogether: all that a pod takes comes from one role, and only several have enough.
 	NotTogether = "enough on offer in several roles together, but in none of them alone: "
@@ -64,6 +65,8 @@ func lacks(in offers.RoleView, need Need) string {
 		return LittleMem
 	case need.DiskMB > in.Free.DiskMB && need.DiskMB > 0:
 		return LittleDisk
+	case need.GPUs > in.Free.GPUs && need.GPUs > 0:
+		return FewGPUs
 	case !in.Ports.Has(need.Ports):
 		return PortTaken
 	}

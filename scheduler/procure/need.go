@@ -35,6 +35,8 @@ type Config struct {
 	User string
 	// DefaultCPUs (cores) and DefaultMemMB (MiB) are what a pod without any request of that resource takes.
 	DefaultCPUs, DefaultMemMB float64
+	// GPUResource is the extended resource that stands for Mesos' gpus; empty: none does.
+	GPUResource corev1.ResourceName
 	// Roles say which roles pods may use.
 	Roles RolePolicy
 }
@@ -66,6 +68,9 @@ func SizeOf(pod *corev1.Pod, cfg Config) (Need, error) {
 	need.CPUs = ceil(requests, corev1.ResourceCPU, 1, cfg.DefaultCPUs*1000)
 	need.MemMB = ceil(requests, corev1.ResourceMemory, 1<<20, cfg.DefaultMemMB)
 	need.DiskMB = ceil(requests, corev1.ResourceEphemeralStorage, 1<<20, 0)
+	if gpus, asked := requests[cfg.GPUResource]; asked {
+		need.GPUs = gpus.Value()
+	}
 	need.CPUs = max(need.CPUs, LeastMilliCPUs)
 	need.MemMB = max(need.MemMB, LeastMemMB)
 	if limit, all := limitOf(pod, corev1.ResourceMemory); all {

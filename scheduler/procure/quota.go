@@ -31,6 +31,8 @@ func (l RoleLimit) asks(a offers.Amounts) float64 {
 		return float64(a.MemMB)
 	case "disk":
 		return float64(a.DiskMB)
+	case "gpus":
+		return float64(a.GPUs)
 	}
 	return 0
 }

@@ -111,7 +111,7 @@ func (p pages) overview(_ *http.Request, v View, head Head) (any, *fault) {
 			o.Executors++
 		}
 		if a.Visible {
-			o.Total = o.Total.plus(Amount{CPUs: a.Total.CPUs, MemMB: int64(a.Total.MemMB), DiskMB: int64(a.Total.DiskMB)})
+			o.Total = o.Total.plus(Amount{CPUs: a.Total.CPUs, MemMB: int64(a.Total.MemMB), DiskMB: int64(a.Total.DiskMB), GPUs: int64(a.Total.GPUs)})
 		}
 		if a.Free != nil {
 			o.Offered = o.Offered.plus(amount(a.Free.All().Free))

@@ -22,14 +22,15 @@ type Amount struct {
 	CPUs   float64 `json:"cpus"`
 	MemMB  int64   `json:"mem"`
 	DiskMB int64   `json:"disk"`
+	GPUs   int64   `json:"gpus,omitempty"`
 }
 
 func amount(a offers.Amounts) Amount {
-	return Amount{CPUs: float64(a.CPUs) / 1000, MemMB: a.MemMB, DiskMB: a.DiskMB}
+	return Amount{CPUs: float64(a.CPUs) / 1000, MemMB: a.MemMB, DiskMB: a.DiskMB, GPUs: a.GPUs}
 }
 
 func (a Amount) plus(b Amount) Amount {
-	return Amount{CPUs: a.CPUs + b.CPUs, MemMB: a.MemMB + b.MemMB, DiskMB: a.DiskMB + b.DiskMB}
+	return Amount{CPUs: a.CPUs + b.CPUs, MemMB: a.MemMB + b.MemMB, DiskMB: a.DiskMB + b.DiskMB, GPUs: a.GPUs + b.GPUs}
 }
 
 // AgentRow is one agent on a page.
@@ -63,7 +64,7 @@ func agentRows(v *core.View, text string) []AgentRow {
 		r := AgentRow{
 			ID: a.ID, Node: a.Hostname, Use: a.Use(), Why: a.Refused, Attributes: attributes(a.Attributes), Executor: a.Executor,
 			Pods: a.Tasks, Offers: a.Offers,
-			Total: Amount{CPUs: a.Total.CPUs, MemMB: int64(a.Total.MemMB), DiskMB: int64(a.Total.DiskMB)},
+			Total: Amount{CPUs: a.Total.CPUs, MemMB: int64(a.Total.MemMB), DiskMB: int64(a.Total.DiskMB), GPUs: int64(a.Total.GPUs)},
 		}
 		if a.Gone {
 			r.Why = "Mesos does not reach it; it may come back"

@@ -35,6 +35,8 @@ type Config struct {
 	Subnet string
 	// AgentResources are what each agent offers, in Mesos' notation; empty divides the machine between them.
 	AgentResources string
+	// actedResources are those of the agents that act pods out, if AgentResources were given; else they have the simulator's.
+	actedResources string
 	// AgentFlags are further flags of the agents, each NAME=VALUE as Mesos documents it without the dashes; they win over
 	// ours, but those that say where an agent is and what it has are not to be taken: see ownAgentFlags. Attributes come after
 	// ours.
@@ -164,6 +166,7 @@ func (c Config) complete() (Config, error) {
 		if err := checkResources(c.AgentResources, c.roles()); err != nil {
 			faults = append(faults, err)
 		}
+		c.actedResources = c.AgentResources
 	}
 	if len(c.AgentFlags) > 0 && c.external() {
 		fault("--agent-flag=%s goes with --mesos=real only: %s has the agents that it has", c.AgentFlags[0], c.Mesos)

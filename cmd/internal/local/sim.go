@@ -21,7 +21,7 @@ const actedAttributes = "simulated:true"
 // folders as the real one.
 func simulatedConfig(l layout, a addresses) mesossim.Config {
 	cfg := mesossim.Config{Masters: []string{net.JoinHostPort(a.bridge.Addr().String(), strconv.Itoa(masterPort))},
-		Scripted: l.acted(), ScriptedAttributes: actedAttributes}
+		Scripted: l.acted(), ScriptedAttributes: actedAttributes, ScriptedResources: l.actedResources}
 	for _, one := range a.agents {
 		cfg.Agents = append(cfg.Agents, mesossim.Agent{
 			Name: one.name(), Hostname: one.hostname, Address: one.endpoint.String(), NetNS: l.netns(one), Dir: l.work(one),
