@@ -33,6 +33,14 @@ func ParseTaskID(id string) (types.UID, int, error) {
 	return types.UID(uid), attempt, nil
 }
 
+// Labels of a TaskStatus of a pod whose containers were started anew; others have none.
+const (
+	// StatusLabelRestarts is how often, of all containers together.
+	StatusLabelRestarts = "restarts"
+	// StatusLabelLastExit is how the one ended that ended last: "<container>: <reason>, exit code <n>".
+	StatusLabelLastExit = "last-exit"
+)
+
 // TaskName is what Mesos' UI shows for the task: "<pod>.<namespace>.pod", as in k8sm.
 func TaskName(namespace, pod string) string { return pod + "." + namespace + ".pod" }
 

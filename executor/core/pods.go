@@ -274,7 +274,7 @@ func (c *Core) observe(now time.Time, t *task, object *corev1.Pod) {
 		}
 		return
 	}
-	u := ledger.Update{State: s.State, Reason: s.Reason, Message: s.Message, Healthy: s.Healthy, PodIPs: s.PodIPs}
+	u := ledger.Update{State: s.State, Reason: s.Reason, Message: s.Message, Healthy: s.Healthy, PodIPs: s.PodIPs, Labels: s.Labels}
 	switch {
 	case s.Stage == podstate.Ended:
 		t.status = object.Status
@@ -284,7 +284,7 @@ func (c *Core) observe(now time.Time, t *task, object *corev1.Pod) {
 	default:
 		why := "the kubelet shows the pod Running"
 		if t.state == Running {
-			why = "health or addresses changed"
+			why = "health, addresses or restarts changed"
 			u.Reason = reasonOf(mesos.REASON_TASK_HEALTH_CHECK_STATUS_UPDATED)
 		}
 		t.state, t.launchBy = Running, time.Time{}

@@ -127,7 +127,7 @@ func (c *Core) remember(t *task) {
 	t.said = podstate.Status{PodIPs: last.PodIPs}
 	if last.State == mesos.TASK_RUNNING {
 		t.said.Stage, t.said.State = podstate.Up, last.State
-		t.said.Message, t.said.Healthy = last.Message, last.Healthy
+		t.said.Message, t.said.Healthy, t.said.Labels = last.Message, last.Healthy, last.Labels
 	}
 }
 

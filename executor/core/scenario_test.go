@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -310,6 +311,9 @@ func showUpdate(u ledger.Update) string {
 	if len(u.PodIPs) > 0 {
 		out += " ips=" + strings.Join(u.PodIPs, ",")
 	}
+	for _, key := range slices.Sorted(maps.Keys(u.Labels)) {
+		out += fmt.Sprintf(" %s=%q", key, u.Labels[key])
+	}
 	if len(u.Data) > 0 {
 		if status, err := messages.DecodeStatus(u.Data); err != nil {
 			out += " data: " + err.Error()
@@ -458,6 +462,12 @@ func kubeletPod(t *testing.T, d *datadriven.TestData, now time.Time) *corev1.Pod
 	case pod.Status.Phase == corev1.PodRunning:
 		state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: state}}
+	one := corev1.ContainerStatus{Name: "main", State: state}
+	if d.HasArg("restarts") {
+		restarts, _ := strconv.Atoi(text(t, d, "restarts", ""))
+		code, _ := strconv.Atoi(text(t, d, "last-exit", "1"))
+		one.RestartCount, one.LastTerminationState.Terminated = int32(restarts), &corev1.ContainerStateTerminated{ExitCode: int32(code)}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{one}
 	return pod
 }

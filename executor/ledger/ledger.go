@@ -52,7 +52,7 @@ type Update struct {
 	Healthy *bool `json:"healthy,omitempty"`
 	// PodIPs are the pod's addresses, the primary one first.
 	PodIPs []string `json:"podIPs,omitempty"`
-	// Labels are further facts for schedulers and people, nil for none.
+	// Labels tell of restarts (messages.StatusLabelRestarts), nil for none.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 

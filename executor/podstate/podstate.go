@@ -5,8 +5,11 @@
 package podstate
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +46,8 @@ type Status struct {
 	Healthy *bool
 	// PodIPs are the pod's addresses, the primary one first.
 	PodIPs []string
+	// Labels tell of restarts (messages.StatusLabelRestarts), nil while there were none.
+	Labels map[string]string
 	// Gone: surely no container of the pod runs or will run again (EX-76). It is true for each ended pod, since the
 	// kubelet publishes a terminal phase only after the last container stopped.
 	Gone bool
@@ -51,12 +56,13 @@ type Status struct {
 // SameToMesos tells whether two statuses would make the same update, payload aside.
 func (s Status) SameToMesos(o Status) bool {
 	sameHealth := (s.Healthy == nil) == (o.Healthy == nil) && (s.Healthy == nil || *s.Healthy == *o.Healthy)
-	return s.Stage == o.Stage && s.State == o.State && s.Message == o.Message && sameHealth && slices.Equal(s.PodIPs, o.PodIPs)
+	return s.Stage == o.Stage && s.State == o.State && s.Message == o.Message && sameHealth && slices.Equal(s.PodIPs, o.PodIPs) &&
+		maps.Equal(s.Labels, o.Labels)
 }
 
 // Of reads the kubelet's view of a pod. A phase that it does not know is Waiting.
 func Of(pod *corev1.Pod) Status {
-	s := Status{PodIPs: podIPs(&pod.Status), Gone: containersGone(pod)}
+	s := Status{PodIPs: podIPs(&pod.Status), Labels: restarts(&pod.Status), Gone: containersGone(pod)}
 	switch pod.Status.Phase {
 	case corev1.PodRunning:
 		s.Stage, s.State = Up, mesos.TASK_RUNNING
@@ -84,6 +90,26 @@ func podIPs(status *corev1.PodStatus) []string {
 		}
 	}
 	return ips
+}
+
+func restarts(status *corev1.PodStatus) map[string]string {
+	sum := 0
+	var last corev1.ContainerStatus
+	for _, c := range allContainers(status) {
+		sum += int(c.RestartCount)
+		end, latest := c.LastTerminationState.Terminated, last.LastTerminationState.Terminated
+		if end != nil && (latest == nil || latest.FinishedAt.Before(&end.FinishedAt)) {
+			last = c
+		}
+	}
+	if sum == 0 {
+		return nil
+	}
+	labels := map[string]string{messages.StatusLabelRestarts: strconv.Itoa(sum)}
+	if end := last.LastTerminationState.Terminated; end != nil {
+		labels[messages.StatusLabelLastExit] = fmt.Sprintf("%s: %s, exit code %d", last.Name, cmp.Or(end.Reason, "Error"), end.ExitCode)
+	}
+	return labels
 }
 
 func ready(status *corev1.PodStatus) *bool {

@@ -151,6 +151,7 @@ func TestSameToMesos(t *testing.T) {
 		{"health", func(s *podstate.Status) { s.Healthy = ptr(false) }, false},
 		{"health unknown", func(s *podstate.Status) { s.Healthy = nil }, false},
 		{"addresses", func(s *podstate.Status) { s.PodIPs = []string{"a", "b"} }, false},
+		{"restarts", func(s *podstate.Status) { s.Labels = map[string]string{"restarts": "1"} }, false},
 		{"state", func(s *podstate.Status) { s.State = mesos.TASK_FAILED }, false},
 		{"message", func(s *podstate.Status) { s.Message = "n" }, false},
 		{"stage", func(s *podstate.Status) { s.Stage = podstate.Ended }, false},

@@ -96,6 +96,7 @@ type TaskStatus struct {
 	Message         string  `json:"message"`
 	Reason          string  `json:"reason"`
 	Timestamp       float64 `json:"timestamp"` // seconds
+	Labels          []struct{ Key, Value string }
 	ContainerStatus struct {
 		NetworkInfos []struct {
 			IPAddresses []struct {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ import (
 // scriptedAgent is the agent's side of the executor API, as much of it as one executor needs.
 type scriptedAgent struct {
 	listener   net.Listener
+	server     *http.Server
 	subscribed chan *executor.Call
 	updates    chan *executor.Call
 	events     chan *executor.Event
@@ -38,11 +40,14 @@ func newScriptedAgent(t *testing.T) *scriptedAgent {
 		listener: listener, subscribed: make(chan *executor.Call, 10), updates: make(chan *executor.Call, 100),
 		events: make(chan *executor.Event),
 	}
-	server := &http.Server{Handler: a}
-	go func() { _ = server.Serve(listener) }() // ends with Close
-	t.Cleanup(func() { _ = server.Close() })   // its connections may be open
+	a.server = &http.Server{Handler: a}
+	go func() { _ = a.server.Serve(listener) }() // ends with Close
+	t.Cleanup(a.leave)
 	return a
 }
+
+// leave ends the agent with its connections, as a kill does. Executors that ask for it are refused from then on.
+func (a *scriptedAgent) leave() { _ = a.server.Close() } // its connections may be open
 
 func (a *scriptedAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
@@ -145,6 +150,8 @@ type scriptedExecutor struct {
 	port            int
 	grace           string // for its end, in Mesos' notation
 	launchGrace     string // in Go's notation; empty: as by default
+	noCheckpoint    bool   // of the framework
+	recovery        string // the agent's recovery timeout, in Mesos' notation; empty: 15mins
 }
 
 // start starts keeper and executor as the agent would: in the first agent's network namespace, with another cgroup, port
@@ -188,11 +195,15 @@ exec nsenter --net="$2" -- "$0" --bundle-dir="$1"`
 	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = sandbox, log, log
 	address := agent.listener.Addr().String()
+	checkpoint := "MESOS_CHECKPOINT=1"
+	if x.noCheckpoint {
+		checkpoint = "MESOS_CHECKPOINT=0"
+	}
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "MESOPOD_EXECUTOR_CONFIG=" + file, "MESOPOD_LOCAL=" + stateDir,
 		"MESOS_AGENT_ENDPOINT=" + address, "MESOS_SLAVE_PID=slave(1)@" + address, "MESOS_SLAVE_ID=scripted-S0",
 		"MESOS_FRAMEWORK_ID=scripted", "MESOS_EXECUTOR_ID=mesopod-executor", "MESOS_DIRECTORY=" + sandbox, "MESOS_SANDBOX=" + sandbox,
-		"MESOS_CHECKPOINT=1", "MESOS_RECOVERY_TIMEOUT=15mins", "MESOS_SUBSCRIPTION_BACKOFF_MAX=2secs",
+		checkpoint, "MESOS_RECOVERY_TIMEOUT=" + cmp.Or(x.recovery, "15mins"), "MESOS_SUBSCRIPTION_BACKOFF_MAX=2secs",
 		"MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD=" + x.grace, "MESOS_HTTP_COMMAND_EXECUTOR=0", "LIBPROCESS_PORT=0",
 	}
 	// Mesos starts executors in a session of their own.

@@ -11,12 +11,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mesopod/mesopod/messages"
 )
 
 // A pod starts, and Kubernetes and Mesos tell the same about it: EX-9, EX-12, EX-33, EX-51.
@@ -222,7 +225,7 @@ func TestImageMissing(t *testing.T) {
 	waitTask(t, pod, "TASK_KILLED")
 }
 
-// A container that fails again and again is the kubelet's business: the task runs on.
+// A container that fails again and again is the kubelet's business: the task runs on, and its status tells how often and why.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	pod := newPod("crashing", "sleep 1; exit 1")
@@ -235,6 +238,22 @@ func TestCrashLoop(t *testing.T) {
 		return ""
 	})
 	waitTask(t, pod, "TASK_RUNNING")
+	eventually(t, "Mesos to tell of the restarts", func(ctx context.Context) error {
+		tasks, err := suite.TasksOf(ctx, pod)
+		if err != nil {
+			return err
+		}
+		labels := map[string]string{}
+		for _, task := range tasks {
+			for _, l := range task.Last().Labels {
+				labels[l.Key] = l.Value
+			}
+		}
+		if n, err := strconv.Atoi(labels[messages.StatusLabelRestarts]); err != nil || n < 2 || labels[messages.StatusLabelLastExit] != "main: Error, exit code 1" {
+			return fmt.Errorf("labels of the status: %v", labels)
+		}
+		return nil
+	})
 }
 
 // The log in the sandbox, read through Mesos, is the log that kubectl shows.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,13 +32,13 @@ type ordered struct {
 }
 
 // startOrdered starts one whose framework knows TASK_KILLING. Each has its own range of addresses.
-func startOrdered(t *testing.T, node, launchGrace string, number int) *ordered {
+func startOrdered(t *testing.T, node string, number int, as scriptedExecutor) *ordered {
 	t.Helper()
 	o := &ordered{node: node, agent: newScriptedAgent(t)}
 	forgetNode(t, node)
-	one := scriptedExecutor{name: node, kubeconfig: kubeconfig(), podCIDR: fmt.Sprintf("10.89.%d.0/24", 210+number), bridge: fmt.Sprint("mpodo", number),
-		port: 10280 + number, grace: "20secs", launchGrace: launchGrace}
-	o.ended = one.start(t, o.agent)
+	as.name, as.kubeconfig, as.grace = node, kubeconfig(), "20secs"
+	as.podCIDR, as.bridge, as.port = fmt.Sprintf("10.89.%d.0/24", 210+number), fmt.Sprint("mpodo", number), 10280+number
+	o.ended = as.start(t, o.agent)
 	next(t, "subscription", o.agent.subscribed)
 	event := subscribedAs(node)
 	event.Subscribed.FrameworkInfo.Capabilities = []mesos.FrameworkInfo_Capability{{Type: mesos.FrameworkInfo_Capability_TASK_KILLING_STATE}}
@@ -140,7 +141,7 @@ func patient(name, script string) *corev1.Pod {
 // of the pod.
 func TestOrders(t *testing.T) {
 	t.Parallel()
-	o := startOrdered(t, "orders", "", 1)
+	o := startOrdered(t, "orders", 1, scriptedExecutor{})
 	atOnce := int64(0)
 
 	// EX-18, EX-20: a pod that was placed on another node is not touched.
@@ -275,7 +276,7 @@ func message(text string) *executor.Event {
 // EX-55. The pod tells why.
 func TestLaunchGrace(t *testing.T) {
 	t.Parallel()
-	o := startOrdered(t, "grace", "15s", 2)
+	o := startOrdered(t, "grace", 2, scriptedExecutor{launchGrace: "15s"})
 	pod := newPod("grace", steady)
 	pod.Spec.Containers[0].Image = "mesopod.local/missing:1"
 	pod = o.launch(t, pod)
@@ -288,5 +289,37 @@ func TestLaunchGrace(t *testing.T) {
 	o.agent.events <- &executor.Event{Type: executor.Event_SHUTDOWN}
 	if err := next(t, "end of the executor", o.ended); err != nil {
 		t.Errorf("the executor ended with %v", err)
+	}
+}
+
+// An agent that stays away for longer than its recovery timeout has given its executors up, and so has one that does not checkpoint with
+// its end: the executor ends its pods and itself. Within the timeout pods run on: TestAgentKilled.
+func TestAgentStaysAway(t *testing.T) {
+	t.Parallel()
+	for n, one := range []struct {
+		name string
+		as   scriptedExecutor
+		why  string
+	}{
+		{"recovery", scriptedExecutor{recovery: "6secs"}, "the agent stayed away for 6s"},
+		{"checkpoint-off", scriptedExecutor{noCheckpoint: true}, "checkpointing is off"},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			o := startOrdered(t, "away-"+one.name, 3+n, one.as)
+			pod := o.launch(t, newPod("away-"+one.name, slowly))
+			o.expect(t, pod, mesos.TASK_STARTING, mesos.TASK_RUNNING)
+			o.agent.leave()
+			err := next(t, "end of the executor", o.ended)
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 4 {
+				t.Errorf("the executor ended with %v, want exit code 4", err)
+			}
+			if text, err := o.log(); err != nil || !strings.Contains(text, one.why) {
+				t.Errorf("the executor does not say %q: %v", one.why, err)
+			}
+			if left := processesIn(t, "local-"+o.node); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
 	}
 }
