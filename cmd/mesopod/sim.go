@@ -38,7 +38,7 @@ kubectl shows them Running or Completed though nothing runs.`,
 	set.StringSliceVar(&cfg.Masters, "listen", []string{"127.0.0.1:5050"}, "where masters answer; the first leads, the others redirect to it")
 	set.IntVar(&cfg.Scripted, "agents", 3, "number of agents whose executors are acted out; with --config none unless it is given")
 	set.StringVar(&cfg.ScriptedResources, "resources", "", "what each of them has, in Mesos' notation (default cpus:8;mem:16384;disk:100000;ports:[31000-32000])")
-	set.StringVar(&cfg.ScriptedAttributes, "attributes", "", "attributes of each of them, in Mesos' notation")
+	set.StringVar(&cfg.ScriptedAttributes, "attributes", "", "attributes of each of them, in Mesos' notation; of values separated by | they take one each in turn")
 	set.StringVar(&acted.Kubeconfig, "kubeconfig", "", "act mesopod's pods out: kubeconfig file of somebody who may bind pods and write their status, such as an administrator")
 	set.BoolVar(&acted.BindOnly, "bind-only", false, "with --kubeconfig: bind pods, but write no status, for benchmarks of the scheduler")
 	set.DurationVar(&cfg.Script.ExecutorDelay, "executor-delay", 0, "how long their executors take to start")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/mesopod/mesopod/internal/errdefs"
@@ -21,7 +22,8 @@ type Config struct {
 	// Scripted is the number of agents whose executors are acted out by Script. They serve below the masters' addresses.
 	Scripted int
 	// ScriptedResources and ScriptedAttributes are what each of them has, in the notation of Mesos' flags. Empty is
-	// cpus:8;mem:16384;disk:100000;ports:[31000-32000] and none.
+	// cpus:8;mem:16384;disk:100000;ports:[31000-32000] and none. Of values separated by a bar the agents take one each in
+	// turn: of zone:a|b every second one a.
 	ScriptedResources, ScriptedAttributes string
 	// Script is not part of a configuration file: flags of mesopod sim tell it, as they do Timing.
 	Script core.Script `json:"-"`
@@ -80,8 +82,11 @@ func (c Config) complete() (Config, error) {
 	if _, err := resources.Parse(c.ScriptedResources); err != nil {
 		faults = append(faults, err)
 	}
-	if _, err := resources.Attributes(c.ScriptedAttributes); err != nil {
-		faults = append(faults, err)
+	for n := range strings.Count(c.ScriptedAttributes, "|") + 1 {
+		if _, err := resources.Attributes(inTurn(c.ScriptedAttributes, n)); err != nil {
+			faults = append(faults, err)
+			break
+		}
 	}
 	if c.Script.Acts && c.Actor == nil {
 		faults = append(faults, errors.New("steps of tasks are to be acted, and there is no actor"))
@@ -120,4 +125,20 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("simulated mesos: %w: %w", errdefs.ErrInvalid, errors.Join(faults...))
 	}
 	return c, nil
+}
+
+// inTurn are the attributes of the nth agent, counted from 0, of attributes with values separated by bars, which Mesos has
+// in no attribute.
+func inTurn(attributes string, n int) string {
+	if !strings.Contains(attributes, "|") {
+		return attributes
+	}
+	list := strings.Split(attributes, ";")
+	for i, one := range list {
+		name, values, _ := strings.Cut(one, ":")
+		if choice := strings.Split(values, "|"); len(choice) > 1 {
+			list[i] = name + ":" + choice[n%len(choice)]
+		}
+	}
+	return strings.Join(list, ";")
 }

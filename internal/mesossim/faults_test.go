@@ -89,3 +89,20 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestAttributesInTurn: agents without processes take values separated by bars one each, and a value that is none is a fault
+// wherever it stands.
+func TestAttributesInTurn(t *testing.T) {
+	const attributes = "simulated:true;zone:z1|z2;rack:r1|r2|r3|r4"
+	for n, want := range []string{"zone:z1;rack:r1", "zone:z2;rack:r2", "zone:z1;rack:r3", "zone:z2;rack:r4", "zone:z1;rack:r1"} {
+		if got := inTurn(attributes, n); got != "simulated:true;"+want {
+			t.Errorf("agent %d has %s, want %s", n, got, want)
+		}
+	}
+	if got := inTurn("plain:text", 3); got != "plain:text" {
+		t.Errorf("got %s", got)
+	}
+	if _, err := New(Config{ScriptedAttributes: "a:1|[2-"}); err == nil {
+		t.Error("the second agent's attribute cannot be read, and nobody said so")
+	}
+}

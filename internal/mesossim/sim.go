@@ -86,8 +86,8 @@ func (s *Sim) close() error {
 // addScripted adds the agents without processes.
 func (s *Sim) addScripted() {
 	total, _ := resources.Parse(s.cfg.ScriptedResources) // complete has read both
-	attributes, _ := resources.Attributes(s.cfg.ScriptedAttributes)
 	for n := 1; n <= s.cfg.Scripted; n++ {
+		attributes, _ := resources.Attributes(inTurn(s.cfg.ScriptedAttributes, n-1))
 		script := s.cfg.Script
 		s.apply(s.core.AddAgent(time.Now(), core.AgentConfig{
 			Name: fmt.Sprintf("sim%d", n), Hostname: fmt.Sprintf("sim%d.mesos", n), Address: s.Master(), Process: fmt.Sprintf("slave(%d)", n),

@@ -14,8 +14,8 @@ import (
 )
 
 // actedAttributes mark the agents that act pods out. What must run for true, such as the DNS server, keeps away from the node
-// label that becomes of it; see contrib/manifests/dns.yaml.
-const actedAttributes = "simulated:true"
+// label that becomes of it; see contrib/manifests/dns.yaml. Zones and racks are there for pods to choose from: each zone has two racks.
+const actedAttributes = "simulated:true;zone:z1|z2;rack:r1|r2|r3|r4"
 
 // simulatedConfig is what the simulated Mesos of a local cluster is told: the same addresses, network namespaces and
 // folders as the real one.
