@@ -29,8 +29,11 @@ type Task struct {
 	Statuses []TaskStatus `json:"statuses"`
 	// Resources are the task's share of the agent, Limits what it may use.
 	Resources []struct {
-		Name           string  `json:"name"`
-		Scalar         *Scalar `json:"scalar"`
+		Name   string  `json:"name"`
+		Scalar *Scalar `json:"scalar"`
+		Ranges struct {
+			Range []Range `json:"range"`
+		} `json:"ranges"`
 		AllocationInfo struct {
 			Role string `json:"role"`
 		} `json:"allocation_info"`
@@ -39,6 +42,12 @@ type Task struct {
 		} `json:"reservations"`
 	} `json:"resources"`
 	Limits map[string]Scalar `json:"limits"`
+}
+
+// Range is one of a resource such as ports, both ends included.
+type Range struct {
+	Begin uint64 `json:"begin"`
+	End   uint64 `json:"end"`
 }
 
 // Scalar is an amount as Mesos writes it: infinite ones are text.
@@ -54,6 +63,16 @@ func (t Task) Amount(name string) float64 {
 		}
 	}
 	return 0
+}
+
+// Ranges are those of a resource that the task has, such as ports.
+func (t Task) Ranges(name string) (ranges []Range) {
+	for _, r := range t.Resources {
+		if r.Name == name {
+			ranges = append(ranges, r.Ranges.Range...)
+		}
+	}
+	return ranges
 }
 
 // Reserved is how much of a resource the task has that is reserved for a role.

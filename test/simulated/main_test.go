@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,10 +12,19 @@ import (
 	"github.com/mesopod/mesopod/test/cluster"
 )
 
-// suite is the cluster of the tests that run.
-var suite = cluster.New(cluster.Options{Name: "simulated", Mesos: "sim", Agents: 3, Flags: []string{"--real-agents=1"}})
+// suite is the cluster of the tests that run: an agent that runs pods, and eight that act them out, two in each of four racks of
+// two zones.
+var suite *cluster.Cluster
 
-func TestMain(m *testing.M) { os.Exit(cluster.Suite{Cluster: suite}.Run(m)) }
+func TestMain(m *testing.M) {
+	config, err := filepath.Abs("scheduler.yaml")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	suite = cluster.New(cluster.Options{Name: "simulated", Mesos: "sim", Agents: 9, Flags: []string{"--real-agents=1", "--scheduler-flag=config=" + config}})
+	os.Exit(cluster.Suite{Cluster: suite}.Run(m))
+}
 
 // onReal has a pod run on the agent that runs pods.
 func onReal(pod *corev1.Pod) *corev1.Pod {
