@@ -3,7 +3,10 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +30,50 @@ const PreemptionName = "MesosPreemption"
 // hold on an agent never comes back to us.
 type preemptionPlugin struct {
 	*defaultpreemption.DefaultPreemption
-	wake *waker
+	s      *Scheduler
+	handle fwk.Handle
+	claims *claims
+}
+
+// offerPatience is how long what victims have left is kept for the pod that evicted them, until Mesos offers it. It may have
+// gone to another framework, so this has an end.
+const offerPatience = 30 * time.Second
+
+// claims are pods that have evicted others, each with the node of these. A pod's own status may tell of it only after its next try.
+type claims struct {
+	mu   sync.Mutex
+	pods map[types.UID]claim
+}
+
+// claim is on a node. The wait for its offer began at since, zero before that.
+type claim struct {
+	node        string
+	since, seen time.Time
+}
+
+// make notes an eviction.
+func (c *claims) make(uid types.UID, node string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.pods, func(_ types.UID, one claim) bool { return now.Sub(one.seen) > time.Hour })
+	c.pods[uid] = claim{node: node, seen: now}
+}
+
+// waits is asked when the pod has been tried in vain, and nobody is left to evict: it names the node that it has a claim on, and
+// tells that it waits for it no longer than offerPatience, counted from the first time that this was asked.
+func (c *claims) waits(uid types.UID, now time.Time) (node string, holds bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, found := c.pods[uid]
+	if !found {
+		return "", false
+	}
+	if one.since.IsZero() {
+		one.since = now
+	}
+	one.seen = now
+	c.pods[uid] = one
+	return one.node, now.Sub(one.since) <= offerPatience
 }
 
 // Name returns PreemptionName.
@@ -36,12 +82,34 @@ func (preemptionPlugin) Name() string { return PreemptionName }
 // PostFilter looks for victims. A pod that evicts others is held until they are deleted, and let go by the news of it. That
 // news may come while the same victims are chosen once more, since their offer can be here before it: so the pod is also
 // let go after a pause.
+//
+// Victims are gone a moment before what they leave is offered. A pod that is tried in between finds nobody to evict, and would
+// lose the node that it is nominated for: a less important one could take the offer, and be evicted in its turn.
 func (p preemptionPlugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	result, status := p.DefaultPreemption.PostFilter(ctx, state, pod, nodes)
-	if status.IsSuccess() {
-		p.wake.later(pod)
+	switch {
+	case status.IsSuccess():
+		p.claims.make(pod.UID, result.NominatedNodeName, time.Now())
+		p.s.wake.later(pod)
+	case result != nil && result.NominatedNodeName == "" && p.awaitsOffer(state, pod):
+		return nil, status // the nomination stays as it is
 	}
 	return result, status
+}
+
+// awaitsOffer tells that the node on which the pod has evicted others has room, and only Mesos has not offered it yet. A scheduler
+// that was started meanwhile knows of no such node.
+func (p preemptionPlugin) awaitsOffer(state fwk.CycleState, pod *corev1.Pod) bool {
+	node, holds := p.claims.waits(pod.UID, time.Now())
+	if !holds {
+		return false
+	}
+	c, err := cycleOf(state)
+	if err != nil {
+		return false // it cannot be run at all
+	}
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	return err == nil && !fullOfOurs(info, c.need)
 }
 
 func (s *Scheduler) newPreemption(ctx context.Context, handle fwk.Handle) (fwk.Plugin, error) {
@@ -54,7 +122,7 @@ func (s *Scheduler) newPreemption(ctx context.Context, handle fwk.Handle) (fwk.P
 	p.IsEligiblePod = func(_ fwk.NodeInfo, victim preemption.Victim, _ *corev1.Pod) bool {
 		return !slices.ContainsFunc(victim.Pods(), func(info fwk.PodInfo) bool { return !s.runsAsTask(info.GetPod()) })
 	}
-	return preemptionPlugin{p, s.wake}, nil
+	return preemptionPlugin{p, s, handle, &claims{pods: map[types.UID]claim{}}}, nil
 }
 
 // runsAsTask tells that the pod's end frees resources of ours on its agent.

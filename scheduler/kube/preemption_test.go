@@ -3,8 +3,10 @@ package kube
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -77,6 +79,61 @@ func TestPreemption(t *testing.T) {
 		if _, err := h.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What an evicted pod leaves belongs to the pod that evicted it, also while Mesos has not offered it yet and that pod is tried in
+// vain: a less important one that comes then does not get it.
+func TestVictimsRoomIsKept(t *testing.T) {
+	h := newHarness(t, newNode("a1"))
+	h.cfg.Preemption = true
+	p, err := newProfile("mesos", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.profiles = h.profiles[:1]
+	h.profiles[0] = p
+	h.create(t, ranked("low", "mesos", "3", "a1", 1))
+	h.run(t)
+	high := ranked("high", "mesos", "3", "", 100)
+	h.create(t, high)
+	// Tried again once its victim is gone, and no offer there: this is the news of it.
+	for tried := false; !tried; {
+		await[core.Waiting](t, h)
+		_, err := h.client.CoreV1().Pods("default").Get(t.Context(), "low", metav1.GetOptions{})
+		tried = apierrors.IsNotFound(err)
+		if err != nil && !tried {
+			t.Fatal(err)
+		}
+	}
+	middle := ranked("middle", "mesos", "3", "", 50)
+	h.create(t, middle)
+	for await[core.Waiting](t, h).Pod.Name != "middle" {
+	}
+	h.Deliver(core.PoolChanged{Views: map[string]*offers.View{"a1": view("a1", 3000)}})
+	if reserve := await[core.Reserve](t, h); reserve.Pod.Name != "high" {
+		t.Fatalf("%s got what high had evicted a pod for", reserve.Pod.Name)
+	}
+}
+
+// A claim on what victims left has an end, and the next eviction begins another.
+func TestClaims(t *testing.T) {
+	c, start := claims{pods: map[types.UID]claim{}}, time.Unix(0, 0)
+	want := func(node string, held bool, at time.Time) {
+		t.Helper()
+		if got, holds := c.waits("a", at); got != node || holds != held {
+			t.Errorf("after %s: node %q, %t; want %q, %t", at.Sub(start), got, holds, node, held)
+		}
+	}
+	want("", false, start)
+	c.make("a", "a1", start)
+	want("a1", true, start.Add(time.Minute)) // victims may take long to end
+	want("a1", true, start.Add(time.Minute+offerPatience))
+	want("a1", false, start.Add(time.Minute+offerPatience+1))
+	c.make("a", "a2", start.Add(time.Hour))
+	want("a2", true, start.Add(time.Hour))
+	if c.make("b", "a1", start.Add(3*time.Hour)); len(c.pods) != 1 {
+		t.Errorf("%d pods are remembered, want the one that evicts still", len(c.pods))
 	}
 }
 
