@@ -66,6 +66,8 @@ type Config struct {
 	// KubeScheduler is a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) in JSON for the embedded kube-scheduler, or
 	// empty; of its fields kube.CheckConfiguration takes those about scheduling. A name without a profile has the default one.
 	KubeScheduler json.RawMessage
+	// FeatureGates are Kubernetes' own, NAME=true or NAME=false each, for the embedded kube-scheduler; see kube.CheckFeatureGates.
+	FeatureGates []string
 	// Preemption evicts pods for more important ones. Off, since what they free is offered to every framework.
 	Preemption bool
 	// GPUResource is the extended resource by which pods ask for gpus of Mesos, such as nvidia.com/gpu. Empty: agents with gpus are not
@@ -85,6 +87,7 @@ func DefaultConfig() Config {
 		Roles:             []string{procure.AnyRole},
 		DefaultRoles:      []string{},
 		AgentRules:        []string{},
+		FeatureGates:      []string{},
 		FrameworkName:     "mesopod",
 		User:              "root",
 		StatusAddress:     defaultStatusAddress,
@@ -142,6 +145,7 @@ func (c Config) Faults() (faults []settings.Fault) {
 	}
 	faults = append(faults, c.nameFaults()...)
 	faults = append(faults, kube.CheckConfiguration("kubeSchedulerConfiguration", c.KubeScheduler, c.SchedulerNames)...)
+	faults = append(faults, kube.CheckFeatureGates("featureGates", c.FeatureGates)...)
 	faults = append(faults, c.Executors.check()...)
 	return append(faults, c.Programs.check(c.Executors)...)
 }

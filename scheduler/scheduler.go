@@ -89,7 +89,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.procure = cores.Procure()
 	s.loop = newLoop(core.New(cores), s.dispatch)
 	s.kube, err = kube.New(
-		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Configuration: cfg.KubeScheduler, Procure: cores.Procure(), Preemption: cfg.Preemption},
+		kube.Config{Client: client, SchedulerNames: cfg.SchedulerNames, Configuration: cfg.KubeScheduler, FeatureGates: cfg.FeatureGates, Procure: cores.Procure(), Preemption: cfg.Preemption},
 		kube.Deps{Post: s.loop.post})
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ func (c *Config) Settings() []settings.Setting {
 		{Key: "bundleDir", Flag: "bundle-dir", Value: &c.BundleDir, Help: "folder of mesopod's programs on the agents"},
 		{Key: "schedulerNames", Flag: "scheduler-names", Value: &c.SchedulerNames, Help: "values of a pod's spec.schedulerName that are ours"},
 		{Key: "kubeSchedulerConfiguration", Value: &c.KubeScheduler, Help: "fields of a KubeSchedulerConfiguration for the embedded kube-scheduler: profiles, one per scheduler name, extenders, and numbers"},
+		{Key: "featureGates", Flag: "feature-gates", Value: &c.FeatureGates, Help: "feature gates of the embedded kube-scheduler, NAME=true or NAME=false each, such as GenericWorkload=true for gangs"},
 		{Key: "preemption", Flag: "preemption", Value: &c.Preemption, Help: "evict pods of ours for pods of higher priority; what they free is offered to every framework"},
 		{Key: "gpuResource", Flag: "gpu-resource", Value: &c.GPUResource, Help: "extended resource by which pods ask for Mesos' gpus, such as nvidia.com/gpu; empty: agents with gpus are left to others"},
 		{Key: "taintNodes", Flag: "taint-nodes", Value: &c.TaintNodes, Help: "taint nodes k8s.mesosphere.io/mesos:NoSchedule, where another scheduler places pods too"},

@@ -45,6 +45,8 @@ changed sysctls. A second Ctrl-C does not wait for the pods. Each start is a new
 	set.StringVar(&cfg.AgentResources, "agent-resources", "", "what each agent offers, in Mesos' notation (default its share of all cores and 60 % of the memory, at least 2 cores and 1 GiB)")
 	set.StringArrayVar(&cfg.AgentFlags, "agent-flag", nil, "a further flag of the agents as NAME=VALUE, such as cgroups_enable_cfs=true; may be given several times")
 	set.StringArrayVar(&cfg.SchedulerFlags, "scheduler-flag", nil, "a further flag of the scheduler as NAME=VALUE, such as preemption=true; may be given several times")
+	set.StringSliceVar(&cfg.FeatureGates, "feature-gates", nil, "feature gates of Kubernetes for control plane and scheduler, NAME=true or NAME=false each, such as GenericWorkload=true for gangs")
+	set.StringSliceVar(&cfg.RuntimeConfig, "runtime-config", nil, "versions of APIs to switch on or off, such as scheduling.k8s.io/v1beta1=true")
 	set.StringVar(&cfg.PodNetwork, "pod-network", "routes", "how pods reach those of other agents: routes or vxlan")
 	set.BoolVar(&cfg.AllocateNodeCIDRs, "allocate-node-cidrs", false, "have the controller manager give each node its range of pods, from the upper half of --subnet; this machine has no way to such pods but Services")
 	set.BoolVar(&cfg.DNS, "dns", true, "run the cluster's DNS server, as a pod, and have pods use it")

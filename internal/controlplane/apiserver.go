@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -54,7 +55,7 @@ func (p *Plane) apiFlags(serving, servingKey, toKubelet, toKubeletKey, serviceAc
 	if p.cfg.Address.IsLoopback() {
 		reconciler = "none"
 	}
-	return []string{
+	flags := []string{
 		"--etcd-servers=unix://" + p.files.etcdSocket(),
 		"--bind-address=" + p.cfg.Address.String(),
 		"--advertise-address=" + p.cfg.Address.String(),
@@ -82,4 +83,16 @@ func (p *Plane) apiFlags(serving, servingKey, toKubelet, toKubeletKey, serviceAc
 		"--shutdown-send-retry-after=true",
 		"--shutdown-watch-termination-grace-period=1s",
 	}
+	if len(p.cfg.RuntimeConfig) > 0 {
+		flags = append(flags, "--runtime-config="+strings.Join(p.cfg.RuntimeConfig, ","))
+	}
+	return append(flags, p.gateFlags()...)
+}
+
+// gateFlags are the feature gates that were asked for, as all parts take them.
+func (p *Plane) gateFlags() []string {
+	if len(p.cfg.FeatureGates) == 0 {
+		return nil
+	}
+	return []string{"--feature-gates=" + strings.Join(p.cfg.FeatureGates, ",")}
 }

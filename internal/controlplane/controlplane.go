@@ -25,7 +25,7 @@
 //
 // Two process-wide settings are changed: client-go's default warning handler is
 // silenced, as the stock commands do, and the feature gate registry is set to
-// its defaults. Log flags are not touched: klog's output goes where the caller
+// its defaults and [Config.FeatureGates]. Log flags are not touched: klog's output goes where the caller
 // has sent it; etcd's errors go to etcd.log in Config.Dir.
 package controlplane
 
@@ -65,6 +65,10 @@ type Config struct {
 	Manifests []Manifest
 	// Without names controllers that are not to run, such as node-lifecycle-controller.
 	Without []string
+	// FeatureGates are set in all parts, NAME=true or NAME=false each; a name that is not known is an error of Run's.
+	FeatureGates []string
+	// RuntimeConfig switches versions of APIs on or off, such as scheduling.k8s.io/v1beta1=true.
+	RuntimeConfig []string
 	// Durable makes etcd flush every write to disk. Without it a machine crash
 	// may lose data, a process crash does not, and writes are faster.
 	Durable bool

@@ -66,7 +66,7 @@ func (p *Plane) managerFlags(kubeconfig, serviceAccountKey string) []string {
 	for _, name := range p.cfg.Without {
 		controllers += ",-" + name
 	}
-	flags = append(flags, "--controllers="+controllers)
+	flags = append(append(flags, "--controllers="+controllers), p.gateFlags()...)
 	if p.cfg.PodCIDR == "" {
 		return append(flags, "--allocate-node-cidrs=false")
 	}

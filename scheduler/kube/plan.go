@@ -71,6 +71,8 @@ func (s *Scheduler) newPlanners(ctx context.Context, sched *scheduler.Scheduler,
 		f, err := runtime.NewFramework(ctx, registry, &profile,
 			runtime.WithClientSet(s.cfg.Client), runtime.WithInformerFactory(s.factory), runtime.WithSnapshotSharedLister(shared),
 			runtime.WithSharedDRAManager(real.SharedDRAManager()), runtime.WithSharedCSIManager(real.SharedCSIManager()),
+			// Nobody is evicted for a plan; but with gangs on, preemption cannot be built without.
+			runtime.WithMutableSnapshotLister(schedulercache.NewEmptySnapshot()), runtime.WithPodGroupManager(sched.Cache),
 			runtime.WithPodNominator(sched.SchedulingQueue), runtime.WithEventRecorder(real.EventRecorder()))
 		if err != nil {
 			return nil, fmt.Errorf("profile %s: %w", name, err)

@@ -40,6 +40,8 @@ type Config struct {
 	// Configuration is a KubeSchedulerConfiguration in JSON, or empty: see CheckConfiguration. A scheduler name without a
 	// profile in it has the default one.
 	Configuration json.RawMessage
+	// FeatureGates are set for the whole process, by the first New: see CheckFeatureGates.
+	FeatureGates []string
 	// Procure tells what a pod needs; it must be the core's.
 	Procure procure.Config
 	// Preemption evicts pods of ours for more important ones. What they free is offered to every framework of the role.
@@ -105,6 +107,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		wake:    newWaker(cfg.Window, cfg.RefusedPause),
 		gate:    newGate(),
 		waiting: map[uint64]chan answer{},
+	}
+	if err := setFeatureGates(cfg.FeatureGates); err != nil { // before anything asks for one, such as the defaults of profiles
+		return nil, err
 	}
 	config, faults := parseConfiguration(cfg.Configuration, cfg.SchedulerNames)
 	if len(faults) > 0 {

@@ -63,12 +63,14 @@ func met(ctx context.Context, id string) (int, error) {
 	return 0, fmt.Errorf("fault %s is not in force", id)
 }
 
+// heal ends all faults.
+func heal(ctx context.Context) error {
+	return cluster.Request(ctx, http.MethodDelete, cluster.MasterURL+"/sim/faults", nil, nil)
+}
+
 // TestFaults: whatever goes wrong once between scheduler and master, or executor and agent, a pod that is started meanwhile comes to
 // its end, once, and both sides agree on that.
 func TestFaults(t *testing.T) {
-	heal := func(ctx context.Context) error {
-		return cluster.Request(ctx, http.MethodDelete, cluster.MasterURL+"/sim/faults", nil, nil)
-	}
 	for n, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			order(t, "faults", `{"id":"f%d",%s}`, n, f.fault)

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	suite = cluster.New(cluster.Options{Name: "simulated", Mesos: "sim", Agents: 9, Flags: []string{"--real-agents=1", "--scheduler-flag=config=" + config}})
+	suite = cluster.New(cluster.Options{Name: "simulated", Mesos: "sim", Agents: 9, Flags: []string{"--real-agents=1", "--scheduler-flag=config=" + config,
+		"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"}}) // for gangs
 	os.Exit(cluster.Suite{Cluster: suite}.Run(m))
 }
 

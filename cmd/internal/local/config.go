@@ -43,6 +43,9 @@ type Config struct {
 	AgentFlags []string
 	// SchedulerFlags are further flags of the scheduler, each NAME=VALUE without the dashes; they win over ours.
 	SchedulerFlags []string
+	// FeatureGates are Kubernetes' own for control plane and scheduler, NAME=true or NAME=false each. RuntimeConfig switches
+	// versions of APIs on or off, such as scheduling.k8s.io/v1beta1=true.
+	FeatureGates, RuntimeConfig []string
 	// PodNetwork is how pods reach those of other agents, routes or vxlan; empty means routes.
 	PodNetwork string
 	// AllocateNodeCIDRs has the controller manager give each node the range of its pods. Else each agent says its own.
@@ -179,6 +182,13 @@ func (c Config) complete() (Config, error) {
 	for _, text := range c.SchedulerFlags {
 		if name, _, ok := strings.Cut(text, "="); !ok || name == "" || strings.HasPrefix(name, "-") {
 			fault("--scheduler-flag=%s: want NAME=VALUE, such as preemption=true", text)
+		}
+	}
+	for flag, list := range map[string][]string{"--feature-gates": c.FeatureGates, "--runtime-config": c.RuntimeConfig} {
+		for _, text := range list {
+			if name, value, _ := strings.Cut(text, "="); name == "" || value != "true" && value != "false" {
+				fault("%s=%s: want NAME=true or NAME=false", flag, text)
+			}
 		}
 	}
 	if c.Address != nil && !c.external() {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/golang/glog"
@@ -172,7 +173,8 @@ func (c *cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plane := controlplane.Config{Dir: c.control(), Address: c.api, Port: apiPort, Phase: c.tell.phase}
+	plane := controlplane.Config{Dir: c.control(), Address: c.api, Port: apiPort, Phase: c.tell.phase,
+		FeatureGates: c.FeatureGates, RuntimeConfig: c.RuntimeConfig}
 	if c.AllocateNodeCIDRs {
 		plane.PodCIDR = c.addresses.allocated().String()
 	}
@@ -283,6 +285,9 @@ func schedulerChild(l layout, kubeconfig, master string, api net.IP) child {
 		fmt.Sprintf("--executor-listen=%s:%d", api, schedulerPort),
 		"--executor-config=" + l.executorConfig(),
 		fmt.Sprintf("--status-address=%s:%d", api, statusPort),
+	}
+	if len(l.FeatureGates) > 0 {
+		args = append(args, "--feature-gates="+strings.Join(l.FeatureGates, ","))
 	}
 	for _, flag := range l.SchedulerFlags {
 		args = append(args, "--"+flag)
