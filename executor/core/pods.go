@@ -114,13 +114,13 @@ func (c *Core) hurry(p *pod, object *corev1.Pod) {
 	c.do(StopContainers{TaskID: p.taskID, UID: p.object.UID, Grace: grace, Why: "the grace period is shorter than what the kubelet waits for"})
 }
 
-// forKubelet is the pod with our own deletion on it, if there is one. It shares memory with the API server's copy, so
-// nobody writes to it (EX-48, P-10).
+// forKubelet is the pod with our own deletion on it, if there is one, and with the host ports that the scheduler has found for it. It
+// shares memory with the API server's copy, so nobody writes to it (EX-48, P-10).
 func (p *pod) forKubelet() *corev1.Pod {
 	if p.mark == nil {
-		return p.object
+		return messages.WithHostPorts(p.object)
 	}
-	object := *p.object
+	object := *messages.WithHostPorts(p.object)
 	seconds := p.mark.graceSeconds
 	if object.DeletionTimestamp == nil {
 		object.DeletionTimestamp = p.mark.at.DeepCopy()

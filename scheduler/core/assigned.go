@@ -140,7 +140,7 @@ func (c *Core) place(agentID string, pod *corev1.Pod) (why string) {
 		return c.limited(why, need)
 	}
 	uid := pod.UID
-	c.pool.Claim(offers.Claim{UID: uid, AgentID: agentID, Role: role, Need: need.On(view.Limits)})
+	c.pool.Claim(offers.Claim{UID: uid, AgentID: agentID, Role: role, Need: procure.Settle(view, role, need.On(view.Limits))})
 	c.dirty[agentID] = true
 	delete(c.assigned, uid)
 	c.join(uid, &launch{assigned: true, pod: pod, node: pod.Spec.NodeName, agentID: agentID, role: role, deadline: c.now.Add(c.cfg.OfferWait)})

@@ -76,7 +76,7 @@ func (c *Core) onReserve(ev Reserve) {
 		refuse(why)
 		return
 	}
-	c.pool.Claim(offers.Claim{UID: uid, AgentID: id, Role: role, Need: need.On(view.Limits)})
+	c.pool.Claim(offers.Claim{UID: uid, AgentID: id, Role: role, Need: procure.Settle(view, role, need.On(view.Limits))})
 	delete(c.waiting, uid)
 	c.dirty[id] = true
 	c.do(ReserveDone{Request: ev.Request})

@@ -2,6 +2,7 @@ package offers
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 )
@@ -32,8 +33,9 @@ type Need struct {
 	Amounts
 	// MemLimitMB is the pod's memory limit where it is above MemMB, else 0; see On.
 	MemLimitMB int64
-	// Ports are the host ports.
-	Ports PortSet
+	// Ports are the host ports. AnyPorts is how many more it takes, whichever they are.
+	Ports    PortSet
+	AnyPorts int
 	// Roles are those that the pod may use, in the order of its preference. All that it takes comes from one of them.
 	Roles Roles
 }
@@ -109,6 +111,22 @@ func (p Ports) Has(set PortSet) bool {
 		}
 	}
 	return true
+}
+
+// First returns the lowest n ports that are not in the set, or fewer where there are no more.
+func (p Ports) First(n int, but PortSet) (ports []uint16) {
+	if n == 0 {
+		return nil // as for nearly all pods, on each node
+	}
+	for _, r := range p.Without(but) {
+		for port := r.Begin; port <= r.End && port <= math.MaxUint16; port++ {
+			if len(ports) == n {
+				return ports
+			}
+			ports = append(ports, uint16(port))
+		}
+	}
+	return ports
 }
 
 // Without returns the ranges less the ports of the set.

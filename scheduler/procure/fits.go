@@ -16,6 +16,7 @@ const (
 	LittleDisk = "too little disk on offer"
 	FewGPUs    = "too few gpus on offer"
 	PortTaken  = "a host port is not on offer"
+	FewPorts   = "too few host ports on offer"
 	// NotTogether: all that a pod takes comes from one role, and only several have enough.
 	NotTogether = "enough on offer in several roles together, but in none of them alone: "
 )
@@ -69,6 +70,17 @@ func lacks(in offers.RoleView, need Need) string {
 		return FewGPUs
 	case !in.Ports.Has(need.Ports):
 		return PortTaken
+	case len(in.Ports.First(need.AnyPorts, need.Ports)) < need.AnyPorts:
+		return FewPorts
 	}
 	return ""
+}
+
+// Settle is the need with the host ports named that it takes whichever they are: the lowest that are on offer in the role which
+// Choose has named.
+func Settle(view *offers.View, role string, need Need) Need {
+	in, _ := view.In(role)
+	need.Ports = offers.NewPortSet(append(need.Ports.All(), in.Ports.First(need.AnyPorts, need.Ports)...)...)
+	need.AnyPorts = 0
+	return need
 }

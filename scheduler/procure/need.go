@@ -79,6 +79,11 @@ func SizeOf(pod *corev1.Pod, cfg Config) (Need, error) {
 		}
 	}
 	need.Ports = HostPorts(pod)
+	open, err := messages.OpenPorts(pod)
+	if err != nil {
+		return Need{}, fmt.Errorf("%w: %w", err, errdefs.ErrInvalid)
+	}
+	need.AnyPorts = len(open)
 	return need, nil
 }
 
@@ -102,7 +107,7 @@ func divideUp(amount resource.Quantity, unit int64) int64 {
 	return (value-1)/unit + 1
 }
 
-// HostPorts are the ports of the host that the pod's containers ask for. Mesos knows neither protocols nor addresses:
+// HostPorts are the ports of the host that the pod's containers ask for, and those that it was given before. Mesos knows neither protocols nor addresses:
 // a port asked for over TCP and UDP is one port.
 func HostPorts(pod *corev1.Pod) offers.PortSet {
 	var ports []uint16
@@ -115,6 +120,7 @@ func HostPorts(pod *corev1.Pod) offers.PortSet {
 			}
 		}
 	}
+	pod = messages.WithHostPorts(pod)
 	add(pod.Spec.InitContainers)
 	add(pod.Spec.Containers)
 	return offers.NewPortSet(ports...)

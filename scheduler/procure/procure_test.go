@@ -98,6 +98,59 @@ func TestNeedOf(t *testing.T) {
 	}
 }
 
+// TestAnyPorts: ports that a pod takes whichever they are come from what is on offer beside those that it names, and its launch tells
+// which they are; a pod that was told before takes these.
+func TestAnyPorts(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container(t, "", 31001)}}}
+	pod.Name, pod.Namespace, pod.UID = "p", "default", "uid"
+	pod.Labels = map[string]string{messages.LabelPortMapping: messages.PortsWildcard}
+	pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: 80}, corev1.ContainerPort{ContainerPort: 81})
+	got, err := procure.NeedOf(pod, "", cfg)
+	want := need(100, 64, 0, 0, 31001)
+	want.AnyPorts = 2
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Fatalf("need (%v): %s", err, diff)
+	}
+	view := func(last uint64) *offers.View {
+		return &offers.View{Limits: true, Roles: []offers.RoleView{{Role: "*", Free: offers.Amounts{CPUs: 1000, MemMB: 512}, Ports: offers.Ports{{Begin: 31000, End: last}}}}}
+	}
+	if why := procure.Fits(view(31001), got); why != procure.FewPorts {
+		t.Errorf("with one port too few: %q, want %q", why, procure.FewPorts)
+	}
+	if why := procure.Fits(view(31002), got); why != "" {
+		t.Errorf("with just enough ports: %q", why)
+	}
+	settled := procure.Settle(view(31005), "*", got)
+	if diff := cmp.Diff(need(100, 64, 0, 0, 31000, 31001, 31002), settled); diff != "" {
+		t.Errorf("settled: %s", diff)
+	}
+	info, err := procure.Task(cfg, procure.Launch{Pod: pod, AgentID: "a", Node: "n", Need: settled, Role: "*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	launch, err := messages.DecodeLaunch(info.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, key := range []string{"port_TCP_80", "port_TCP_81"} {
+		told[key] = launch.Pod.Annotations[messages.AnnotationPrefix+"/"+key]
+	}
+	if diff := cmp.Diff(map[string]string{"port_TCP_80": "31000", "port_TCP_81": "31002"}, told); diff != "" {
+		t.Errorf("annotations: %s", diff)
+	}
+	if again, err := procure.NeedOf(launch.Pod, "", cfg); err != nil || again != settled {
+		t.Errorf("a pod that was told its ports needs %+v (%v), want %+v", again, err, settled)
+	}
+	if _, err := procure.Task(cfg, procure.Launch{Pod: pod, AgentID: "a", Node: "n", Need: want, Role: "*"}); !errors.Is(err, errdefs.ErrInvalid) {
+		t.Errorf("a launch without the ports gives %v", err)
+	}
+	pod.Labels[messages.LabelPortMapping] = "some"
+	if _, err := procure.NeedOf(pod, "", cfg); !errors.Is(err, errdefs.ErrInvalid) {
+		t.Errorf("a label that is none gives %v", err)
+	}
+}
+
 // TestFits: the verdicts are constant texts, and an agent without task limits must have the pod's memory limit free.
 func TestFits(t *testing.T) {
 	view := func(limits bool) *offers.View {

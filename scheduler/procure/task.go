@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mesopod/mesopod/internal/errdefs"
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/offers"
 )
@@ -55,6 +57,9 @@ func Task(cfg Config, l Launch) (mesos.TaskInfo, error) {
 		messages.AnnotationExecutorID:  messages.ExecutorID,
 		messages.AnnotationRole:        l.Role,
 	})
+	if err := assignPorts(&pod, l.Need.Ports); err != nil {
+		return mesos.TaskInfo{}, err
+	}
 	data, err := messages.EncodeLaunch(messages.Launch{TaskID: id, Node: l.Node, Pod: &pod, Bundle: cfg.Bundle.message()})
 	if err != nil {
 		return mesos.TaskInfo{}, fmt.Errorf("launch pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -124,6 +129,23 @@ func (c Config) programs() string {
 		words = append(words, "--bundle-source="+quote(source))
 	}
 	return strings.Join(append(words, "--bundle-cache="+quote(c.Bundle.CacheDir)), " ")
+}
+
+// assignPorts writes onto the pod which ports of the host it has got of those that it takes, for the ports of its that are open.
+func assignPorts(pod *corev1.Pod, taken offers.PortSet) error {
+	open, err := messages.OpenPorts(pod)
+	if err != nil {
+		return fmt.Errorf("launch pod %s/%s: %w: %w", pod.Namespace, pod.Name, err, errdefs.ErrInvalid)
+	}
+	named := HostPorts(pod).All()
+	free := slices.DeleteFunc(taken.All(), func(port uint16) bool { return slices.Contains(named, port) })
+	if len(free) != len(open) {
+		return fmt.Errorf("launch pod %s/%s: %d host ports for %d that it asks for: %w", pod.Namespace, pod.Name, len(free), len(open), errdefs.ErrInvalid)
+	}
+	for i, key := range open {
+		pod.Annotations[key] = strconv.Itoa(int(free[i]))
+	}
+	return nil
 }
 
 // ExecutorShare is the executor's share in whole amounts, rounded up.

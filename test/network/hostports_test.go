@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/test/cluster"
 )
 
@@ -129,6 +130,35 @@ func TestHostPort(t *testing.T) {
 	}
 	waitReady(t, "port-second")
 	waitGreeting(t, "10.89.0.13:31010", "port-second")
+}
+
+// By its label a pod gets a port of the host that it does not name: it answers there, and the pod finds the number in its
+// environment by way of the annotation.
+func TestWildcardPort(t *testing.T) {
+	t.Parallel()
+	const key = messages.AnnotationPrefix + "/port_TCP_8080"
+	pod := webPod("any-port", "any-port", suite.Node(3))
+	pod.Labels[messages.LabelPortMapping] = messages.PortsWildcard
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080}}
+	pod.Spec.Containers[0].Lifecycle = nil
+	shell := cluster.NewPod("", "echo port $PORT; "+cluster.Steady).Spec.Containers[0]
+	shell.Name = "shell"
+	shell.Env = []corev1.EnvVar{{Name: "PORT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + key + "']"}}}}
+	pod.Spec.Containers = append([]corev1.Container{shell}, pod.Spec.Containers...)
+	suite.Create(t, pod)
+	ready := waitReady(t, pod.Name)
+	port := ready.Annotations[key]
+	waitGreeting(t, "10.89.0.13:"+port, "any-port")
+	cluster.Eventually(t, "the pod to tell its port", func(ctx context.Context) error {
+		log, err := suite.TryKubectl(ctx, "logs", pod.Name, "-c", shell.Name)
+		if err == nil && log != "port "+port+"\n" {
+			err = fmt.Errorf("it says %q, want port %s", log, port)
+		}
+		return err
+	})
+	if task := inMasterState(t, ready); task.Resources.Ports != "["+port+"-"+port+"]" {
+		t.Errorf("the task has ports %q of Mesos', the pod is told %s", task.Resources.Ports, port)
+	}
 }
 
 // A pod with hostNetwork has the agent's address, its ports are Mesos' ports, and it reaches pods and Services.

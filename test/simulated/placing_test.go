@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -252,6 +253,44 @@ func TestHostPorts(t *testing.T) {
 	}
 	suite.WaitPhase(t, "wants-port", corev1.PodRunning)
 	waits(t, "no-port", "host port 80 is taken or not on offer")
+}
+
+// By its label a pod gets ports of the host that nobody else has, as many as it has ports; annotations name them.
+func TestWildcardPorts(t *testing.T) {
+	t.Parallel()
+	taken := map[uint64]string{}
+	for n := range 3 {
+		pod := onHost(fmt.Sprintf("any-port-%d", n), "sim7.mesos")
+		pod.Labels[messages.LabelPortMapping] = messages.PortsWildcard
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
+		made := suite.Create(t, pod)
+		running := suite.WaitPhase(t, pod.Name, corev1.PodRunning)
+		var has []uint64
+		for _, r := range suite.WaitTask(t, made, "TASK_RUNNING").Ranges("ports") {
+			for port := r.Begin; port <= r.End; port++ {
+				has = append(has, port)
+				if other := taken[port]; other != "" {
+					t.Errorf("port %d of pod %s is one of pod %s", port, pod.Name, other)
+				}
+				taken[port] = pod.Name
+			}
+		}
+		var told []uint64
+		for _, key := range []string{"port_TCP_80", "port_UDP_53"} {
+			port, err := strconv.ParseUint(running.Annotations[messages.AnnotationPrefix+"/"+key], 10, 16)
+			if err != nil {
+				t.Errorf("annotation %s: %v", key, err)
+			}
+			told = append(told, port)
+		}
+		if slices.Sort(told); len(has) != 2 || !slices.Equal(has, told) {
+			t.Errorf("the task of pod %s has ports %v, its annotations tell %v", pod.Name, has, told)
+		}
+	}
+	odd := onHost("odd-ports", "sim7.mesos")
+	odd.Labels[messages.LabelPortMapping] = "some"
+	suite.Create(t, odd)
+	waits(t, odd.Name, `label k8s.mesosphere.io/portMapping is "some": want fixed or wildcard`)
 }
 
 // A pod with a scheduling gate has no task until the gate is gone.
