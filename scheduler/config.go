@@ -54,6 +54,8 @@ type Config struct {
 	// StatusAddress is host:port where pages, health and metrics are served, to everybody and without authentication, or
 	// NoStatus.
 	StatusAddress string
+	// Profiling serves Go's profiles at StatusAddress below /debug/pprof.
+	Profiling bool
 	// KeeperURI is where agents fetch mesopod-keeper: an absolute path on the agents, or an http(s) URL. Empty means the
 	// file mesopod-keeper in BundleDir.
 	KeeperURI string

@@ -34,6 +34,7 @@ func (c *Config) Settings() []settings.Setting {
 		{Key: "preemption", Flag: "preemption", Value: &c.Preemption, Help: "evict pods of ours for pods of higher priority; what they free is offered to every framework"},
 		{Key: "gpuResource", Flag: "gpu-resource", Value: &c.GPUResource, Help: "extended resource by which pods ask for Mesos' gpus, such as nvidia.com/gpu; empty: agents with gpus are left to others"},
 		{Key: "taintNodes", Flag: "taint-nodes", Value: &c.TaintNodes, Help: "taint nodes k8s.mesosphere.io/mesos:NoSchedule, where another scheduler places pods too"},
+		{Key: "profiling", Flag: "profiling", Value: &c.Profiling, Help: "serve Go's profiles below /debug/pprof at statusAddress, to everybody who reaches it"},
 	}...)
 	list = append(list, c.executorSettings()...)
 	return append(list, c.Programs.settings()...)

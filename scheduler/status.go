@@ -58,6 +58,7 @@ func (c Config) webUIURL() string {
 // status shows the scheduler. Other goroutines than the loop's use it.
 type status struct {
 	address, version, name string
+	profiling              bool
 	started                time.Time
 	standing               atomic.Value // web.Standing
 	leader                 atomic.Value // string
@@ -67,7 +68,7 @@ type status struct {
 }
 
 func newStatus(cfg Config, version string) *status {
-	s := &status{address: cfg.StatusAddress, version: version, name: cfg.FrameworkName, started: time.Now()}
+	s := &status{address: cfg.StatusAddress, profiling: cfg.Profiling, version: version, name: cfg.FrameworkName, started: time.Now()}
 	s.standing.Store(web.Starting)
 	s.leader.Store("")
 	return s
@@ -82,7 +83,7 @@ func (s *Scheduler) serveStatus(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := zpages.Serve(ctx, s.status.address, web.Handler(web.Deps{View: s.View, Journal: s.loop.chronicle.journal, Procure: s.procure, Plan: s.Plan, Metrics: s.metrics()})); err != nil {
+		if err := zpages.Serve(ctx, s.status.address, web.Handler(web.Deps{View: s.View, Journal: s.loop.chronicle.journal, Procure: s.procure, Plan: s.Plan, Metrics: s.metrics(), Profiling: s.status.profiling})); err != nil {
 			glog.Errorf("end status reason=%q", err)
 		}
 	}()

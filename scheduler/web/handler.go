@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ type Deps struct {
 	Plan func(context.Context, *corev1.Pod) (Plan, error)
 	// Metrics answers /metrics.
 	Metrics http.Handler
+	// Profiling adds /debug/pprof.
+	Profiling bool
 }
 
 // answerLimit is how long the scheduler may take to answer. Its loop waits for nobody.
@@ -51,6 +54,11 @@ func Handler(deps Deps) http.Handler {
 	mux.Handle("GET /queue", p.page("queue", p.queue))
 	mux.HandleFunc("POST /plan", p.plan)
 	mux.Handle("GET /recent", p.page("recent", p.recent))
+	if deps.Profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 

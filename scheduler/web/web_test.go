@@ -107,3 +107,15 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
+
+// Profiles are served to those only who ask for them at the scheduler's start.
+func TestProfiling(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		handler := Handler(Deps{Profiling: on, Metrics: http.NotFoundHandler()})
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/goroutine?debug=1", nil))
+		if got := w.Code == http.StatusOK && strings.Contains(w.Body.String(), "goroutine profile"); got != on {
+			t.Errorf("profiling %t: answered %d", on, w.Code)
+		}
+	}
+}
