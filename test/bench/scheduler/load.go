@@ -30,6 +30,9 @@ const (
 	namespace = "default"
 )
 
+// sideNames are the names of the sides.
+var sideNames = []string{ours{}.name(), peer{}.name(), peer{ourProfile: true}.name()}
+
 var workloadNames = []string{"basic", "affinity", "spread", "churn"}
 
 // pod of a workload.
@@ -78,7 +81,15 @@ func measure(ctx context.Context, cfg config, s side, results map[string]*outcom
 		if err := c.clear(ctx, s); err != nil {
 			return 0, fmt.Errorf("clear up before %s: %w", workload, err)
 		}
-		m, err := c.load(ctx, s, workload, cfg.pods)
+		dir := cfg.profile
+		if s.name() != (ours{}).name() {
+			dir = ""
+		}
+		var m measured
+		err := c.profiled(ctx, dir, workload, func() (err error) {
+			m, err = c.load(ctx, s, workload, cfg.pods)
+			return err
+		})
 		if err != nil {
 			return 0, fmt.Errorf("workload %s: %w", workload, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	_ "net/http/pprof" // profiles of the control plane
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,6 +25,9 @@ import (
 // planeDir turns this program into a control plane, whose folder it names: a process can run one in its life.
 const planeDir = "BENCH_SCHEDULER_PLANE"
 
+// planeProfiles is where a control plane serves profiles: the API server's own are off.
+const planeProfiles = "127.0.0.1:15052"
+
 // runPlane runs a control plane until SIGTERM, without what would take nodes for dead that have no kubelet.
 func runPlane(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -35,6 +40,15 @@ func runPlane(dir string) error {
 	if err != nil {
 		return err
 	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", planeProfiles)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	go func() {
+		// It ends with the process; net/http/pprof is in the default handler.
+		_ = http.Serve(listener, nil)
+	}()
 	go func() {
 		<-p.Ready()
 		fmt.Println("ready", p.AdminKubeconfig(), scheduler)

@@ -38,8 +38,11 @@ const (
 	executorCPUs, executorMemMB = 0.5, 256
 )
 
-// masterPort is where the simulated master answers.
-const masterPort = 15050
+// masterPort is where the simulated master answers, statusAddress where our scheduler shows itself.
+const (
+	masterPort    = 15050
+	statusAddress = "127.0.0.1:15051"
+)
 
 // ours is mesopod's scheduler on agents that act pods out.
 type ours struct{ config }
@@ -57,7 +60,7 @@ func (o ours) begin(_ context.Context, c *cluster) error {
 		fmt.Sprintf("--resources=cpus:%g;mem:%d;disk:100000", nodeCPUs+executorCPUs, nodeMemMB+executorMemMB)); err != nil {
 		return err
 	}
-	return c.start("scheduler", program, "scheduler", "--kubeconfig="+c.scheduler, "--master="+master, "--bundle-dir="+filepath.Dir(program),
+	return c.start("scheduler", program, "scheduler", "--kubeconfig="+c.scheduler, "--master="+master, "--bundle-dir="+filepath.Dir(program), "--status-address="+statusAddress, "--profiling",
 		fmt.Sprintf("--executor-cpus=%g", executorCPUs), fmt.Sprintf("--executor-mem=%d", executorMemMB))
 }
 
