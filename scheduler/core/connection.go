@@ -132,6 +132,31 @@ func (c *Core) dueReconciliation() {
 	c.touchAll()
 }
 
+// floor is a time before which nothing of a table comes, so that most steps need not look at the table. It is lowered with each time
+// that is entered there and may be too early, never too late; zero: nothing ever comes.
+type floor struct{ at time.Time }
+
+func (f *floor) lower(t time.Time) {
+	if !t.IsZero() && (f.at.IsZero() || t.Before(f.at)) {
+		f.at = t
+	}
+}
+
+// dueAbove is due for a table with a floor, which it raises as far as what has not come lets it. What is due and stays in the
+// table needs its time entered anew.
+func dueAbove[K ~string, V any](f *floor, m map[K]V, now time.Time, at func(V) time.Time) []K {
+	if f.at.IsZero() || now.Before(f.at) {
+		return nil
+	}
+	f.at = time.Time{}
+	for _, v := range m {
+		if t := at(v); now.Before(t) {
+			f.lower(t)
+		}
+	}
+	return due(m, now, at)
+}
+
 // due are the keys, in order, of what has come by now; a zero time never comes. Most steps find nothing, so nothing is
 // sorted before something is found.
 func due[K ~string, V any](m map[K]V, now time.Time, at func(V) time.Time) []K {

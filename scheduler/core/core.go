@@ -50,6 +50,8 @@ type Core struct {
 	batches  map[string]*batch // by slot
 	killing  map[string]*tasks.Task
 	verdicts map[string]*tasks.Task // ended tasks whose pods may need FailPod
+	// floors are of the tables that may be long.
+	floors   struct{ launches, killing, verdicts, held floor }
 	again    []retry
 	assigned map[types.UID]*assignment // pods that have a node and want a task
 	pace     map[types.UID]*pace       // of launches on assigned nodes
@@ -192,13 +194,9 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 	for _, b := range c.batches {
 		at(b.due)
 	}
-	for _, l := range c.launches {
-		at(l.deadline)
-	}
+	at(c.floors.launches.at)
 	if c.connected {
-		for _, task := range c.killing {
-			at(task.NextKill)
-		}
+		at(c.floors.killing.at)
 		for _, p := range c.placeholderKills {
 			at(p.nextKill)
 		}
@@ -211,18 +209,14 @@ func (c *Core) NextDeadline() (next time.Time, found bool) {
 		at(c.revive.at)
 		at(c.survey.at)
 	}
-	for _, task := range c.verdicts {
-		at(task.Verdict.At)
-	}
+	at(c.floors.verdicts.at)
 	for _, r := range c.again {
 		at(r.at)
 	}
 	if !c.gateOpen() {
 		at(c.gate.tellAt)
 	}
-	for _, h := range c.gate.held {
-		at(h.tellAt)
-	}
+	at(c.floors.held.at)
 	for _, a := range c.assigned {
 		at(c.wakeAt(a))
 	}

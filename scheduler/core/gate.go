@@ -65,6 +65,7 @@ func (c *Core) showGate() {
 			changed[uid] = ""
 		case why != "" && (old == nil || old.why != why):
 			g.held[uid] = &hold{why: why, tellAt: c.now.Add(tellAfter)}
+			c.floors.held.lower(c.now.Add(tellAfter))
 			changed[uid] = why
 		}
 	}
@@ -84,7 +85,7 @@ func (c *Core) showGate() {
 // tellHeld says on pods that they are held, once each, when it takes long.
 func (c *Core) tellHeld() {
 	g := &c.gate
-	for _, uid := range due(g.held, c.now, func(h *hold) time.Time { return h.tellAt }) {
+	for _, uid := range dueAbove(&c.floors.held, g.held, c.now, func(h *hold) time.Time { return h.tellAt }) {
 		g.held[uid].tellAt = time.Time{}
 		c.tellHold(c.pods[uid], g.held[uid].why)
 	}

@@ -138,9 +138,14 @@ func (c *Core) holder(uid types.UID) *tasks.Task {
 	return nil
 }
 
+func (c *Core) enterLaunch(uid types.UID, l *launch) {
+	c.launches[uid] = l
+	c.floors.launches.lower(l.deadline)
+}
+
 // join puts a launch into the batch of its agent and role.
 func (c *Core) join(uid types.UID, l *launch) {
-	c.launches[uid] = l
+	c.enterLaunch(uid, l)
 	c.gate.touched[uid] = true
 	b := c.batches[slot(l.agentID, l.role)]
 	if b == nil {
@@ -291,7 +296,7 @@ func (c *Core) resolve(uid types.UID, err error, why string) {
 
 // dueLaunches gives up launches that took too long.
 func (c *Core) dueLaunches() {
-	for _, uid := range due(c.launches, c.now, func(l *launch) time.Time { return l.deadline }) {
+	for _, uid := range dueAbove(&c.floors.launches, c.launches, c.now, func(l *launch) time.Time { return l.deadline }) {
 		l := c.launches[uid]
 		if l.task == "" {
 			c.resolve(uid, fmt.Errorf("no offer of agent %s came back in %s: %w", l.node, c.cfg.OfferWait, errdefs.ErrUnavailable), "waited too long for an offer")

@@ -132,6 +132,9 @@ func (c *Core) kill(task *tasks.Task, grace time.Duration, why string) {
 	c.gate.touched[task.UID] = true
 	if !c.connected {
 		task.NextKill = c.now // With the next connection.
+	}
+	c.floors.killing.lower(task.NextKill)
+	if !c.connected {
 		return
 	}
 	c.do(Kill{TaskID: task.ID, AgentID: task.AgentID, Grace: grace, Why: why})
@@ -142,7 +145,7 @@ func (c *Core) dueKills() {
 	if !c.connected {
 		return
 	}
-	for _, id := range due(c.killing, c.now, func(t *tasks.Task) time.Time { return t.NextKill }) {
+	for _, id := range dueAbove(&c.floors.killing, c.killing, c.now, func(t *tasks.Task) time.Time { return t.NextKill }) {
 		task := c.killing[id]
 		c.kill(task, task.Grace, "KILL was asked for and the task has not ended")
 	}

@@ -98,6 +98,9 @@ func (w *world) step(ev core.Event) {
 	if next, waits := w.core.NextDeadline(); waits && !next.After(w.now) {
 		w.t.Errorf("after %T a deadline of the past stays", ev)
 	}
+	if late := w.core.LateFloor(); late != "" {
+		w.t.Errorf("after %T something of %s would come too late", ev, late)
+	}
 }
 
 func (w *world) check(ev core.Event, effect core.Effect, rest []core.Effect) {

@@ -140,7 +140,7 @@ func (c *Core) meet(status *mesos.TaskStatus) *tasks.Task {
 	if assigned {
 		l.node = pod.Spec.NodeName
 	}
-	c.launches[uid] = l
+	c.enterLaunch(uid, l)
 	c.note(id, "a launch of an earlier scheduler goes on")
 	return task
 }
@@ -184,6 +184,7 @@ func (c *Core) endLaunch(task *tasks.Task, before mesos.TaskState, status *mesos
 	started := before == mesos.TASK_STARTING || before == mesos.TASK_RUNNING || state == mesos.TASK_FINISHED
 	if started {
 		l.deadline = earlier(l.deadline, c.now.Add(reportWait))
+		c.floors.launches.lower(l.deadline)
 		return
 	}
 	kind := errdefs.ErrUnavailable
@@ -272,6 +273,7 @@ func (c *Core) judge(pod *corev1.Pod, task *tasks.Task) {
 	mine := pod.Annotations[messages.AnnotationTaskID] == task.ID
 	if mine && !tasks.Ended(pod) && c.now.Before(task.Verdict.At) {
 		c.verdicts[task.ID] = task
+		c.floors.verdicts.lower(task.Verdict.At)
 		return
 	}
 	verdict := task.Verdict
@@ -336,12 +338,15 @@ func (c *Core) resumes(pod *corev1.Pod, id, agentID string) bool {
 
 // dueVerdicts looks again at pods whose reporters had their time.
 func (c *Core) dueVerdicts() {
-	for _, id := range due(c.verdicts, c.now, func(t *tasks.Task) time.Time { return t.Verdict.At }) {
+	for _, id := range dueAbove(&c.floors.verdicts, c.verdicts, c.now, func(t *tasks.Task) time.Time { return t.Verdict.At }) {
 		task := c.verdicts[id]
 		if pod := c.pods[task.UID]; pod != nil {
 			c.judge(pod, task)
 		} else {
 			delete(c.verdicts, id)
+		}
+		if c.verdicts[id] != nil {
+			c.floors.verdicts.lower(task.Verdict.At)
 		}
 	}
 }

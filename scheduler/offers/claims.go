@@ -44,6 +44,7 @@ func (p *Pool) Release(uid types.UID) (agentID string, found bool) {
 	a := p.agents[agentID]
 	a.claims = slices.DeleteFunc(a.claims, func(c Claim) bool { return c.UID == uid })
 	delete(p.claims, uid)
+	p.unkeep(a)
 	return agentID, true
 }
 

@@ -2,6 +2,7 @@ package offers
 
 import (
 	"cmp"
+	"container/heap"
 	"maps"
 	"slices"
 	"time"
@@ -16,6 +17,11 @@ type Pool struct {
 	agents   map[string]*agent
 	owner    map[string]string    // offer id to agent id
 	claims   map[types.UID]string // pod UID to agent id
+	// holders are the agents with offers in a role, by role and agent id.
+	holders map[string]map[string]*agent
+	// expiries are the times of offers, the first one on top. An offer that has ended stays until its time has come up; one that
+	// a claim keeps is taken out then and comes back with the claim's end.
+	expiries expiries
 }
 
 type agent struct {
@@ -24,6 +30,7 @@ type agent struct {
 	executor bool // an executor of ours runs there
 	offers   []held
 	claims   []Claim // oldest first
+	kept     bool    // times of its offers were taken out of the pool's expiries for the sake of claims
 	withheld Need    // not for pods
 }
 
@@ -37,7 +44,7 @@ type held struct {
 
 // NewPool makes an empty pool. executor is the share that the first launch on an agent pays.
 func NewPool(executor Amounts) *Pool {
-	return &Pool{executor: executor, agents: map[string]*agent{}, owner: map[string]string{}, claims: map[types.UID]string{}}
+	return &Pool{executor: executor, agents: map[string]*agent{}, owner: map[string]string{}, claims: map[types.UID]string{}, holders: map[string]map[string]*agent{}}
 }
 
 func (p *Pool) agent(id string) *agent {
@@ -60,6 +67,11 @@ func (p *Pool) Add(offer *mesos.Offer, until time.Time) {
 	a := p.agent(offer.AgentID.Value)
 	a.offers = append(a.offers, held{id: id, role: role, resources: offer.Resources, amounts: amounts, ports: ports, until: until})
 	p.owner[id] = offer.AgentID.Value
+	if p.holders[role] == nil {
+		p.holders[role] = map[string]*agent{}
+	}
+	p.holders[role][offer.AgentID.Value] = a
+	p.expect(expiry{until, id, role})
 }
 
 // Show makes an agent's offers visible under a node name; an empty name hides them.
@@ -187,6 +199,14 @@ func (p *Pool) give(agentID string, which func(held) bool) (ids []string) {
 		delete(p.owner, h.id)
 		return true
 	})
+	for _, holders := range p.holders {
+		if holders[agentID] == a {
+			delete(holders, agentID)
+		}
+	}
+	for _, h := range a.offers {
+		p.holders[h.role][agentID] = a
+	}
 	return ids
 }
 
@@ -235,14 +255,7 @@ func (p *Pool) holding(agentID string, which func(held) bool) (ids []string) {
 func (p *Pool) Idle() bool { return len(p.owner) == 0 }
 
 // Empty tells that no offer of a role is held.
-func (p *Pool) Empty(role string) bool {
-	for _, a := range p.agents {
-		if a.holds(role) {
-			return false
-		}
-	}
-	return true
-}
+func (p *Pool) Empty(role string) bool { return len(p.holders[role]) == 0 }
 
 // Rescind forgets an offer that the master took back, and ends the claims that the remaining offers do not cover,
 // youngest first. found is false for an offer that is not held: it crossed with an ACCEPT or DECLINE.
@@ -275,6 +288,7 @@ func (p *Pool) Rescind(offerID string) (agentID string, dropped []types.UID, fou
 		dropped = append(dropped, c.UID)
 	}
 	a.claims = kept
+	p.unkeep(a)
 	return agentID, dropped, true
 }
 
@@ -288,15 +302,25 @@ type Expired struct {
 // now, and that has no claims, for the caller to decline.
 func (p *Pool) Expire(now time.Time, useless func(role string) bool) []Expired {
 	var gone []Expired
-	for id, a := range p.agents {
-		for i := 0; i < len(a.offers); i++ {
-			role := a.offers[i].role
-			until, waits := a.expiry(role)
-			if waits && (!until.After(now) || useless(role)) {
-				gone = append(gone, Expired{AgentID: id, Role: role, OfferIDs: p.give(id, func(h held) bool { return h.role == role })})
-				i = -1 // what is left has moved
+	expire := func(id, role string) {
+		gone = append(gone, Expired{AgentID: id, Role: role, OfferIDs: p.give(id, func(h held) bool { return h.role == role })})
+	}
+	for role, holders := range p.holders {
+		if len(holders) == 0 || !useless(role) {
+			continue
+		}
+		for id, a := range maps.Clone(holders) {
+			if !a.claimed(role) {
+				expire(id, role)
 			}
 		}
+	}
+	for {
+		next, waits := p.nextExpiry()
+		if !waits || next.until.After(now) {
+			break
+		}
+		expire(p.owner[next.offerID], next.role)
 	}
 	slices.SortFunc(gone, func(a, b Expired) int {
 		return cmp.Or(cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Role, b.Role))
@@ -306,29 +330,57 @@ func (p *Pool) Expire(now time.Time, useless func(role string) bool) []Expired {
 
 // NextExpiry is when the time of some offers that Expire gives up passes.
 func (p *Pool) NextExpiry() (next time.Time, found bool) {
-	for _, a := range p.agents {
-		for _, h := range a.offers {
-			if until, waits := a.expiry(h.role); waits && (!found || until.Before(next)) {
-				next, found = until, true
-			}
-		}
-	}
-	return next, found
+	first, found := p.nextExpiry()
+	return first.until, found
 }
 
-// expiry is when the time of the agent's offers in a role has passed; claims there put it off.
-func (a *agent) expiry(role string) (until time.Time, found bool) {
-	for _, c := range a.claims {
-		if c.Role == role {
-			return time.Time{}, false
+// nextExpiry is the first offer whose time has not ended with it, and that no claim keeps.
+func (p *Pool) nextExpiry() (first expiry, found bool) {
+	for len(p.expiries) > 0 {
+		first = p.expiries[0]
+		id, held := p.owner[first.offerID]
+		switch a := p.agents[id]; {
+		case !held:
+		case a.claimed(first.role):
+			a.kept = true
+		default:
+			return first, true
 		}
+		p.expiries.pop()
 	}
+	return expiry{}, false
+}
+
+// expect enters the time of an offer. Times of offers that have ended are left out as soon as they are most of all.
+func (p *Pool) expect(one expiry) {
+	if len(p.expiries) > 2*len(p.owner)+leastExpiries {
+		p.expiries = p.expiries[:0]
+		for _, a := range p.agents {
+			a.kept = false
+			for _, h := range a.offers {
+				p.expiries = append(p.expiries, expiry{h.until, h.id, h.role})
+			}
+		}
+		heap.Init((*ordered)(&p.expiries))
+		return // the new one is among them
+	}
+	p.expiries.push(one)
+}
+
+// unkeep brings the times of an agent's offers back, once claims there have ended.
+func (p *Pool) unkeep(a *agent) {
+	if !a.kept {
+		return
+	}
+	a.kept = false
 	for _, h := range a.offers {
-		if h.role == role && (!found || h.until.Before(until)) {
-			until, found = h.until, true
-		}
+		p.expect(expiry{h.until, h.id, h.role})
 	}
-	return until, found
+}
+
+// claimed tells that claims keep the agent's offers in a role from expiry.
+func (a *agent) claimed(role string) bool {
+	return slices.ContainsFunc(a.claims, func(c Claim) bool { return c.Role == role })
 }
 
 // Drop forgets an agent: its offers, for the caller to decline if the agent still exists, and its claims.
@@ -355,8 +407,9 @@ func (p *Pool) Clear() (dropped []types.UID) {
 		for _, c := range a.claims {
 			dropped = append(dropped, c.UID)
 		}
-		a.claims = nil
+		a.claims, a.kept = nil, false
 	}
 	clear(p.claims)
+	p.expiries = nil
 	return dropped
 }
