@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/golang/glog"
 
@@ -41,9 +42,14 @@ func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
 	return fmt.Errorf("%T is no call to Mesos: %w", effect, errdefs.ErrInvalid)
 }
 
-// caller makes calls to Mesos one after the other, so that they reach the master in the order of the effects.
+// acceptsAtOnce is how many ACCEPTs may be under way at once.
+const acceptsAtOnce = 4
+
+// caller makes calls to Mesos in the order of the effects, as far as that matters: ACCEPTs on different agents that follow each
+// other are under way together, and acknowledgements, of which a task has one at a time, wait for nobody.
 type caller struct {
 	calls   *queue[core.Effect]
+	acks    *queue[core.Effect]
 	lookUps *queue[core.LookUpAgent]
 	limits  *queue[core.LookUpLimits]
 	post    func(core.Event)
@@ -53,15 +59,52 @@ type caller struct {
 	findLimits func(context.Context) ([]procure.RoleLimit, error)
 }
 
+// runCalls makes all calls but acknowledgements. Each waits until those before it are over, but for ACCEPTs among themselves.
 func (c *caller) runCalls(ctx context.Context) error {
 	return c.calls.drain(ctx, func(ctx context.Context, effects []core.Effect) {
-		for _, effect := range effects {
-			if err := c.do(ctx, effect); err != nil && ctx.Err() == nil {
-				glog.Warningf("fail call effect=%T reason=%q", effect, err)
-				c.post(core.CallFailed{Effect: effect, Err: err})
+		for len(effects) > 0 {
+			n := together(effects)
+			var accepts sync.WaitGroup
+			for _, effect := range effects[:n-1] {
+				accepts.Go(func() { c.call(ctx, effect) })
 			}
+			c.call(ctx, effects[n-1])
+			accepts.Wait()
+			effects = effects[n:]
 		}
 	})
+}
+
+// together is how many calls at the head may be under way at once, one at least: ACCEPTs on different agents.
+func together(effects []core.Effect) int {
+	agents := map[string]bool{}
+	for n, effect := range effects {
+		accept, is := effect.(core.Accept)
+		if n == acceptsAtOnce || n > 0 && (!is || agents[accept.AgentID]) {
+			return n
+		}
+		if !is {
+			return 1
+		}
+		agents[accept.AgentID] = true
+	}
+	return len(effects)
+}
+
+// runAcks makes the acknowledgements.
+func (c *caller) runAcks(ctx context.Context) error {
+	return c.acks.drain(ctx, func(ctx context.Context, effects []core.Effect) {
+		for _, effect := range effects {
+			c.call(ctx, effect)
+		}
+	})
+}
+
+func (c *caller) call(ctx context.Context, effect core.Effect) {
+	if err := c.do(ctx, effect); err != nil && ctx.Err() == nil {
+		glog.Warningf("fail call effect=%T reason=%q", effect, err)
+		c.post(core.CallFailed{Effect: effect, Err: err})
+	}
 }
 
 // runLookUps asks for all agents that were wanted meanwhile in one call: its answer holds every agent of the cluster.

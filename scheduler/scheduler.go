@@ -98,7 +98,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s.caller = &caller{
-		calls: newQueue[core.Effect](), lookUps: newQueue[core.LookUpAgent](), limits: newQueue[core.LookUpLimits](), post: s.loop.post,
+		calls: newQueue[core.Effect](), acks: newQueue[core.Effect](), lookUps: newQueue[core.LookUpAgent](), limits: newQueue[core.LookUpLimits](), post: s.loop.post,
 		do:   s.callMesos,
 		find: s.conn.LookUpAgents,
 
@@ -223,6 +223,7 @@ func (s *Scheduler) work(ctx context.Context) error {
 		g.run(fmt.Sprintf("API writer %d", i), func(ctx context.Context) error { return s.writer.run(ctx, i) })
 	}
 	g.run("mesos calls", s.caller.runCalls)
+	g.run("acknowledgements", s.caller.runAcks)
 	g.run("agent look-ups", s.caller.runLookUps)
 	g.run("quotas", s.caller.runLimits)
 	g.run("surveys", s.surveyor.run)
@@ -245,8 +246,10 @@ func (s *Scheduler) work(ctx context.Context) error {
 // dispatch hands an effect to the part that carries it out. It runs in the loop and never blocks.
 func (s *Scheduler) dispatch(effect core.Effect) {
 	switch e := effect.(type) {
-	case core.Accept, core.Decline, core.AcceptInverse, core.Revive, core.Suppress, core.Acknowledge, core.Kill, core.Message, core.Reconcile:
+	case core.Accept, core.Decline, core.AcceptInverse, core.Revive, core.Suppress, core.Kill, core.Message, core.Reconcile:
 		s.caller.calls.push(effect)
+	case core.Acknowledge:
+		s.caller.acks.push(effect)
 	case core.LookUpAgent:
 		s.caller.lookUps.push(e)
 	case core.LookUpLimits:

@@ -92,7 +92,7 @@ func newClient(config *tls.Config) *http.Client {
 			},
 			TLSClientConfig:     config,
 			TLSHandshakeTimeout: 5 * time.Second,
-			MaxIdleConnsPerHost: 4,
+			MaxIdleConnsPerHost: 8,
 			IdleConnTimeout:     time.Minute,
 			// The stream is read as it comes, and a compressed one comes late.
 			DisableCompression: true,
