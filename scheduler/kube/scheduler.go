@@ -127,8 +127,11 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	// kube-scheduler's own pod informer leaves out pods that ended, which looks like a deletion; the core must know the
 	// difference.
 	s.pods = coreinformers.NewPodInformer(cfg.Client, metav1.NamespaceAll, 0, cache.Indexers{})
-	if err := s.pods.SetTransform(stripManagedFields); err != nil {
-		return nil, fmt.Errorf("pod informer: %w", err)
+	same := newShared()
+	for _, informer := range []cache.SharedIndexInformer{s.pods, s.factory.Core().V1().Pods().Informer()} {
+		if err := informer.SetTransform(same.transform); err != nil {
+			return nil, fmt.Errorf("pod informer: %w", err)
+		}
 	}
 	return s, nil
 }
