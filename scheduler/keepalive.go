@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golang/glog"
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,18 +28,35 @@ const (
 	conditionPeriod = 5 * time.Minute
 )
 
+// Many nodes without executor are renewed less often, or one scheduler would write as much as all their kubelets together: the period
+// grows from leasePeriod to mostPeriod with leasesPerSecond writes a second. The node controller takes a node for dead 40 s or more after its
+// last lease (--node-monitor-grace-period), so that a write may fail even then.
+const (
+	mostPeriod      = 18 * time.Second
+	leasesPerSecond = 20
+	// nodesPerWorker is how many nodes one worker renews: a new scheduler has to come by at all of them in time.
+	nodesPerWorker = 2500
+)
+
+// periodOf is how often the leases of so many nodes are renewed.
+func periodOf(nodes int) time.Duration {
+	return min(max(leasePeriod, time.Duration(nodes)*time.Second/leasesPerSecond), mostPeriod)
+}
+
 // keeper renews Lease and conditions of the nodes whose executor does not run, in place of their kubelet.
 type keeper struct {
 	client kubernetes.Interface
 	// seen returns a node as last seen, or nil.
 	seen   func(name string) *corev1.Node
 	signal chan struct{} // buffer 1: a node was added
+	// perWorker is how many nodes a round has a worker for.
+	perWorker int
 
 	mu    sync.Mutex
 	nodes map[string]*beat
 }
 
-// beat is what is known of one node that is kept alive. Its fields belong to run's goroutine.
+// beat is what is known of one node that is kept alive. Its fields belong to the worker of a round that has it.
 type beat struct {
 	lease *coordinationv1.Lease // as last written; nil: not known
 	// leaseAt and conditionAt are the times of the last good writes.
@@ -46,7 +64,7 @@ type beat struct {
 }
 
 func newKeeper(client kubernetes.Interface, seen func(string) *corev1.Node) *keeper {
-	return &keeper{client: client, seen: seen, signal: make(chan struct{}, 1), nodes: map[string]*beat{}}
+	return &keeper{client: client, seen: seen, signal: make(chan struct{}, 1), perWorker: nodesPerWorker, nodes: map[string]*beat{}}
 }
 
 // set turns the beats of a node on or off. A node that is off is left as it is: its kubelet takes over.
@@ -73,40 +91,56 @@ func (k *keeper) is(node string, b *beat) bool {
 	return k.nodes[node] == b
 }
 
-// run beats every 10 s, and at once for new nodes.
+// run beats every 10 s, or somewhat later for many nodes, and at once for new ones.
 func (k *keeper) run(ctx context.Context) error {
 	ticker := time.NewTicker(leasePeriod)
 	defer ticker.Stop()
-	for {
+	for period := leasePeriod; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		case <-k.signal:
 		}
-		k.mu.Lock()
-		nodes := maps.Clone(k.nodes)
-		k.mu.Unlock()
-		for _, name := range slices.Sorted(maps.Keys(nodes)) {
-			b := nodes[name]
-			if ctx.Err() != nil || !k.is(name, b) {
-				continue
-			}
-			if err := k.keep(ctx, name, b); err != nil && ctx.Err() == nil {
-				// The next round tries again; the node controller waits for several rounds.
-				glog.Warningf("fail keep-alive node=%s reason=%q", name, err)
-			}
+		if now := k.round(ctx); now != period {
+			period = now
+			ticker.Reset(period)
 		}
 	}
 }
 
+// round does what is due for all nodes, and returns the time to the next one.
+func (k *keeper) round(ctx context.Context) (period time.Duration) {
+	k.mu.Lock()
+	nodes := maps.Clone(k.nodes)
+	k.mu.Unlock()
+	period = periodOf(len(nodes))
+	var workers errgroup.Group
+	workers.SetLimit(1 + len(nodes)/k.perWorker)
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		b := nodes[name]
+		workers.Go(func() error {
+			if ctx.Err() != nil || !k.is(name, b) {
+				return nil
+			}
+			if err := k.keep(ctx, name, b, period); err != nil && ctx.Err() == nil {
+				// The next round tries again; the node controller waits for more than one.
+				glog.Warningf("fail keep-alive node=%s reason=%q", name, err)
+			}
+			return nil
+		})
+	}
+	_ = workers.Wait() // they give no errors
+	return period
+}
+
 // keep does what is due for one node.
-func (k *keeper) keep(ctx context.Context, name string, b *beat) error {
+func (k *keeper) keep(ctx context.Context, name string, b *beat, period time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, leasePeriod/2)
 	defer cancel()
 	now := time.Now()
 	// A round that a new node asked for does not hurry the others.
-	if now.Sub(b.leaseAt) > leasePeriod*3/4 {
+	if now.Sub(b.leaseAt) > period*3/4 {
 		if err := k.renew(ctx, name, b, now); err != nil {
 			b.lease = nil
 			return withKind(err, "renew lease of node "+name)

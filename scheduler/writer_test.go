@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -236,7 +237,7 @@ func TestKeeper(t *testing.T) {
 	k.set("a1", true)
 	b := k.nodes["a1"]
 	for range 2 { // the second time finds nothing due
-		if err := k.keep(t.Context(), "a1", b); err != nil {
+		if err := k.keep(t.Context(), "a1", b, leasePeriod); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -318,5 +319,35 @@ func TestGroupNamesTheLate(t *testing.T) {
 	err := g.wait()
 	if !errors.Is(err, boom) || !strings.Contains(err.Error(), "slow part") {
 		t.Errorf("got %v, want boom and the name of the slow part", err)
+	}
+}
+
+// However many nodes are kept, a lease that is missed once is written again before the node controller gives the node up, 40 s after the
+// last one at the earliest.
+func TestLeasePeriod(t *testing.T) {
+	for nodes, want := range map[int]time.Duration{0: 10 * time.Second, 200: 10 * time.Second, 300: 15 * time.Second, 1000: mostPeriod, 10_000: mostPeriod} {
+		if got := periodOf(nodes); got != want || 2*got >= leaseDuration {
+			t.Errorf("%d nodes: every %s, want %s", nodes, got, want)
+		}
+	}
+}
+
+// Of many nodes each is kept, whichever of several workers comes by.
+func TestKeepMany(t *testing.T) {
+	client := newAPIServer("37")
+	k := newKeeper(client, func(string) *corev1.Node { return nil })
+	k.perWorker = 5
+	const many = 20
+	for n := range many {
+		name := fmt.Sprint("a", n)
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), sized(name, "1", nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		k.set(name, true)
+	}
+	k.round(t.Context())
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(leases.Items) != many {
+		t.Errorf("%d of %d nodes have a lease, %v", len(leases.Items), many, err)
 	}
 }
