@@ -262,8 +262,9 @@ func (c *Core) removeAgent(agentID, why string) {
 // reconsider forgets that agents were refused for the sake of a node name that is free now: their next offers make
 // them new agents.
 func (c *Core) reconsider(node string) {
-	for _, id := range sorted(c.agents) {
-		if a := c.agents[id]; a.refused != "" && a.info.Hostname == node {
+	// It says nothing, so that the order does not matter.
+	for id, a := range c.agents {
+		if a.refused != "" && a.info.Hostname == node {
 			delete(c.agents, id)
 			c.reactivated(id)
 			c.revive.of(c.scout()).long = true

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -181,11 +180,12 @@ func (t *Table) OfPod(uid types.UID) []*Task {
 // Live returns all live tasks that pass the filter (nil: all), by id.
 func (t *Table) Live(keep func(*Task) bool) []*Task {
 	var live []*Task
-	for _, id := range slices.Sorted(maps.Keys(t.byID)) {
-		if task := t.byID[id]; task.Live() && (keep == nil || keep(task)) {
+	for _, task := range t.byID {
+		if task.Live() && (keep == nil || keep(task)) {
 			live = append(live, task)
 		}
 	}
+	slices.SortFunc(live, func(a, b *Task) int { return cmp.Compare(a.ID, b.ID) })
 	return live
 }
 
