@@ -120,6 +120,18 @@ bench-scheduler: ## measure the scheduler on simulated agents against the upstre
 	@for nodes in $(or $(NODES),1000 5000); do $(BIN)/tools/bench-scheduler -bundle-dir $(BUNDLE) -kube-scheduler $(BIN)/tools/kube-scheduler \
 	  -bench-sim $(BIN)/tools/bench-sim -nodes $$nodes -pods $(or $(PODS),5000) -rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),-workloads $(WORKLOADS)); done
 
+.PHONY: bench-scale
+bench-scale: ## measure the scheduler at 10,000 simulated agents and 100,000 tasks, 100 pods on one offer, and a failover (after build; AGENTS, TASKS, PODS, PARTS)
+	@CGO_ENABLED=0 go build -o $(BIN)/tools/bench-sim ./internal/mesossim/bench
+	@CGO_ENABLED=0 go build -o $(BIN)/tools/bench-scheduler ./test/bench/scheduler
+	@CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkOffers$$' -benchtime 20x ./scheduler/core | awk ' \
+	  /^FAIL/ { bad = 1 } \
+	  /^Benchmark/ { seen = 1; for (i = 4; i < NF; i += 1) if ($$(i + 1) == "offers/s") { \
+	    print "figure scale-10000-agents-offers", $$i, "1/s target >= 10000 goal >= 20000"; bad = bad || $$i < 10000 } } \
+	  END { exit bad || !seen }'
+	@for part in $(or $(PARTS),pending failover offers start); do $(BIN)/tools/bench-scheduler -part $$part -bundle-dir $(BUNDLE) \
+	  -bench-sim $(BIN)/tools/bench-sim -agents $(or $(AGENTS),10000) -tasks $(or $(TASKS),100000) -pods $(or $(PODS),2000); done
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for 30 s (FUZZTIME=30s)
 	@$(STEP) fuzz contrib/fuzz.sh

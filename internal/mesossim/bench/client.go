@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
@@ -25,6 +26,12 @@ type client struct {
 	http   *http.Client
 	events chan *scheduler.Event
 	open   []mesos.Offer // not yet answered
+	// executor is the id of the executor of all tasks, taskID that of the n-th task on an offer; launched is told of tasks and their
+	// agents before they are.
+	executor string
+	taskID   func(offer string, n int) string
+	launched func(task, agent string)
+	mu       sync.Mutex // of taskID and launched
 }
 
 // senders make calls side by side.
@@ -32,9 +39,10 @@ const senders = 8
 
 func subscribe(ctx context.Context, master string) (*client, error) {
 	c := &client{ctx: ctx, url: "http://" + master + "/api/v1/scheduler", events: make(chan *scheduler.Event, 1<<16),
+		executor: "e", taskID: func(offer string, n int) string { return fmt.Sprintf("%s.%d", offer, n) }, launched: func(string, string) {},
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: senders}}}
 	response, err := c.post(&scheduler.Call{Type: scheduler.Call_SUBSCRIBE, Subscribe: &scheduler.Call_Subscribe{FrameworkInfo: &mesos.FrameworkInfo{
-		User: "root", Name: "bench", Roles: []string{"*"}, Checkpoint: ptr(true), FailoverTimeout: ptr(60.0),
+		User: "root", Name: "bench", Roles: []string{"*"}, Checkpoint: ptr(true), FailoverTimeout: ptr(600.0),
 		Capabilities: []mesos.FrameworkInfo_Capability{{Type: mesos.FrameworkInfo_Capability_MULTI_ROLE},
 			{Type: mesos.FrameworkInfo_Capability_RESERVATION_REFINEMENT}, {Type: mesos.FrameworkInfo_Capability_PARTITION_AWARE}}}}})
 	if err != nil {
@@ -199,11 +207,14 @@ func (c *client) launch(agents, tasks int) error {
 }
 
 func (c *client) accept(o mesos.Offer, tasks int) *scheduler.Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	launch := &mesos.Offer_Operation_Launch{}
-	executor := &mesos.ExecutorInfo{Type: mesos.ExecutorInfo_CUSTOM, ExecutorID: mesos.ExecutorID{Value: "e"}, FrameworkID: c.id,
+	executor := &mesos.ExecutorInfo{Type: mesos.ExecutorInfo_CUSTOM, ExecutorID: mesos.ExecutorID{Value: c.executor}, FrameworkID: c.id,
 		Command: &mesos.CommandInfo{Value: ptr("exec true")}, Resources: []mesos.Resource{scalar("cpus", 0.1), scalar("mem", 64)}}
 	for n := range tasks {
-		id := fmt.Sprintf("%s.%d", o.ID.Value, n)
+		id := c.taskID(o.ID.Value, n)
+		c.launched(id, o.AgentID.Value)
 		launch.TaskInfos = append(launch.TaskInfos, mesos.TaskInfo{Name: "pod", TaskID: mesos.TaskID{Value: id}, AgentID: o.AgentID, Executor: executor,
 			Resources: []mesos.Resource{scalar("cpus", 0.1), scalar("mem", 128)}, Data: make([]byte, 2048)})
 	}

@@ -26,7 +26,15 @@ func main() {
 	agents := flag.Int("agents", 1000, "number of agents")
 	tasks := flag.Int("tasks", 10, "tasks for each agent")
 	window := flag.Duration("window", 3*time.Second, "how long offers are counted")
+	elsewhere := flag.String("fill", "", "host:port of a simulated master: launch tasks on all its agents and leave them running, in place of a measurement")
 	flag.Parse()
+	if *elsewhere != "" {
+		if err := fill(context.Background(), *elsewhere, *agents, *tasks); err != nil {
+			fmt.Fprintln(os.Stderr, "bench-sim: fill:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := measure(context.Background(), *agents, *tasks, *window); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-sim:", err)
 		os.Exit(1)

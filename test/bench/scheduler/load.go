@@ -126,9 +126,13 @@ func (c *cluster) cpu() (map[string]float64, error) {
 
 // wait polls until ask gives nil.
 func (c *cluster) wait(ctx context.Context, ask func(context.Context) error) error {
+	return c.waitEvery(ctx, 100*time.Millisecond, ask)
+}
+
+func (c *cluster) waitEvery(ctx context.Context, pause time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		if err := c.check(); err != nil {

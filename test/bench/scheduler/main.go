@@ -6,6 +6,8 @@
 // It prints, for each workload: pods bound per second, create → bound at p50 and p99, writes to the API server per pod beyond the
 // creation; then the share of the CPU that the simulator had in the common run, and how many times faster it is alone.
 //
+// Other parts (-part) measure our scheduler alone: see parts.go and scale.go, and make bench-scale.
+//
 // It needs the bundle, and two programs that make bench-scheduler builds. Nothing of it needs root.
 package main
 
@@ -26,6 +28,7 @@ import (
 // The targets of design section 8 and issue 7.
 const (
 	rateTarget     = 1.0  // the goal is 1.5
+	p99Target      = 1.25 // of the peer's with its default profile
 	writesTarget   = 2.05 // 2, and the events of the workload before that come late
 	simShareTarget = 25.0 // percent of the CPU of the common run
 	simRateTarget  = 2.0
@@ -36,6 +39,8 @@ type config struct {
 	bundle, kubeScheduler, benchSim string
 	nodes, pods, rounds             int
 	workloads                       []string
+	// agents and tasks are those of the parts offers and start.
+	agents, tasks int
 	// sides are those that take part.
 	sides []string
 	// profile is the folder for CPU profiles of our side, or empty.
@@ -47,7 +52,7 @@ func main() {
 		exit(runPlane(dir))
 	}
 	var c config
-	var names, sides string
+	var names, sides, part string
 	flag.StringVar(&c.bundle, "bundle-dir", "bin/bundle", "folder of mesopod")
 	flag.StringVar(&c.kubeScheduler, "kube-scheduler", "bin/tools/kube-scheduler", "the upstream kube-scheduler")
 	flag.StringVar(&c.benchSim, "bench-sim", "", "the bench of the simulator alone; empty leaves its figure out")
@@ -55,6 +60,9 @@ func main() {
 	flag.IntVar(&c.pods, "pods", 5000, "number of pods of each workload")
 	flag.IntVar(&c.rounds, "rounds", 5, "rounds of all sides")
 	flag.StringVar(&c.profile, "profile", "", "folder to write a CPU profile of our scheduler and of the control plane to, of the first seconds of each workload")
+	flag.StringVar(&part, "part", "rate", "what is measured: rate, pending, failover, offers or start")
+	flag.IntVar(&c.agents, "agents", 10_000, "number of agents of the parts offers and start")
+	flag.IntVar(&c.tasks, "tasks", 100_000, "number of tasks of the part start")
 	flag.StringVar(&names, "workloads", strings.Join(workloadNames, ","), "which workloads")
 	flag.StringVar(&sides, "sides", strings.Join(sideNames, ","), "who is measured; figures that compare with others are left out")
 	flag.Parse()
@@ -71,10 +79,27 @@ func main() {
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, c)
+	err := runPart(ctx, part, c)
 	stop()
 	exit(err)
 }
+
+func runPart(ctx context.Context, part string, c config) error {
+	if part == "rate" {
+		return run(ctx, c)
+	}
+	measure, known := parts[part]
+	if !known {
+		return fmt.Errorf("part %q is none of rate, pending, failover, offers, start", part)
+	}
+	good, err := measure(ctx, c)
+	if err == nil && !good {
+		err = errNotGood
+	}
+	return err
+}
+
+var errNotGood = errors.New("a target does not hold")
 
 func exit(err error) {
 	if err != nil {
@@ -117,12 +142,12 @@ func show(ctx context.Context, c config, results map[string]map[string]*outcome,
 	fastest := 0.0
 	for _, workload := range c.workloads {
 		name := func(side, what string) string { return fmt.Sprintf("%s-%d-nodes-%s-%s", side, c.nodes, workload, what) }
-		rates := map[string]float64{}
+		rates, p99s := map[string]float64{}, map[string]float64{}
 		for side, of := range results {
 			one := of[workload]
 			rates[side] = figure.Spread(name(side, "rate"), one.rate, "pods/s")
 			figure.Spread(name(side, "bound-p50"), one.p50, "s")
-			figure.Spread(name(side, "bound-p99"), one.p99, "s")
+			p99s[side] = figure.Spread(name(side, "bound-p99"), one.p99, "s")
 			figure.Spread(name(side, "writes"), one.writes, "1/pod")
 		}
 		us, measured := rates[(ours{}).name()]
@@ -130,11 +155,14 @@ func show(ctx context.Context, c config, results map[string]map[string]*outcome,
 			continue
 		}
 		fastest = max(fastest, us)
-		for _, them := range []side{peer{c, false}, peer{c, true}} {
-			if rates[them.name()] == 0 {
-				continue
-			}
-			good = figure.AtLeast(name(them.name(), "ratio"), us/rates[them.name()], "x", rateTarget) && good
+		if theirs := rates[(peer{ourProfile: true}).name()]; theirs > 0 {
+			figure.Show(name((peer{ourProfile: true}).name(), "ratio"), us/theirs, "x")
+		}
+		if theirs := rates[(peer{}).name()]; theirs > 0 {
+			good = figure.AtLeast(name((peer{}).name(), "ratio"), us/theirs, "x", rateTarget) && good
+		}
+		if theirs := p99s[(peer{}).name()]; theirs > 0 {
+			good = figure.AtMost(name((peer{}).name(), "p99-ratio"), p99s[(ours{}).name()]/theirs, "x", p99Target, 0) && good
 		}
 		good = figure.AtMost(name((ours{}).name(), "writes-per-pod"), figure.Quantile(results[(ours{}).name()][workload].writes, 0.5), "1/pod", writesTarget, 0) && good
 	}
@@ -150,7 +178,7 @@ func show(ctx context.Context, c config, results map[string]map[string]*outcome,
 		good = figure.AtLeast(fmt.Sprintf("sim-%d-nodes-alone", c.nodes), alone/fastest, "x", simRateTarget) && good
 	}
 	if !good {
-		return errors.New("a target does not hold")
+		return errNotGood
 	}
 	return nil
 }

@@ -44,6 +44,8 @@ const (
 	statusAddress = "127.0.0.1:15051"
 )
 
+var master = net.JoinHostPort("127.0.0.1", strconv.Itoa(masterPort))
+
 // ours is mesopod's scheduler on agents that act pods out.
 type ours struct{ config }
 
@@ -51,17 +53,34 @@ func (ours) name() string          { return "mesopod" }
 func (ours) schedulerName() string { return "mesos" }
 
 func (o ours) begin(_ context.Context, c *cluster) error {
+	if err := o.simulate(c, true); err != nil {
+		return err
+	}
+	return o.schedule(c, "scheduler", statusAddress)
+}
+
+// simulate starts the simulated Mesos; its agents bind the pods of tasks, or have tasks of any kind.
+func (o ours) simulate(c *cluster, bind bool) error {
 	program, err := filepath.Abs(filepath.Join(o.bundle, "mesopod"))
 	if err != nil {
 		return err
 	}
-	master := net.JoinHostPort("127.0.0.1", strconv.Itoa(masterPort))
-	if err := c.start("sim", program, "sim", "--listen="+master, "--agents="+strconv.Itoa(o.nodes), "--kubeconfig="+c.admin, "--bind-only",
-		fmt.Sprintf("--resources=cpus:%g;mem:%d;disk:100000", nodeCPUs+executorCPUs, nodeMemMB+executorMemMB)); err != nil {
+	args := []string{program, "sim", "--listen=" + master, "--agents=" + strconv.Itoa(o.nodes),
+		fmt.Sprintf("--resources=cpus:%g;mem:%d;disk:100000", nodeCPUs+executorCPUs, nodeMemMB+executorMemMB)}
+	if bind {
+		args = append(args, "--kubeconfig="+c.admin, "--bind-only")
+	}
+	return c.start("sim", args...)
+}
+
+// schedule starts our scheduler.
+func (o ours) schedule(c *cluster, name, status string, more ...string) error {
+	program, err := filepath.Abs(filepath.Join(o.bundle, "mesopod"))
+	if err != nil {
 		return err
 	}
-	return c.start("scheduler", program, "scheduler", "--kubeconfig="+c.scheduler, "--master="+master, "--bundle-dir="+filepath.Dir(program), "--status-address="+statusAddress, "--profiling",
-		fmt.Sprintf("--executor-cpus=%g", executorCPUs), fmt.Sprintf("--executor-mem=%d", executorMemMB))
+	return c.start(name, append([]string{program, "scheduler", "--kubeconfig=" + c.scheduler, "--master=" + master, "--bundle-dir=" + filepath.Dir(program),
+		"--status-address=" + status, "--profiling", fmt.Sprintf("--executor-cpus=%g", executorCPUs), fmt.Sprintf("--executor-mem=%d", executorMemMB)}, more...)...)
 }
 
 // idle asks the master for tasks.
