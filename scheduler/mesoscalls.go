@@ -42,10 +42,10 @@ func (s *Scheduler) callMesos(ctx context.Context, effect core.Effect) error {
 	return fmt.Errorf("%T is no call to Mesos: %w", effect, errdefs.ErrInvalid)
 }
 
-// acceptsAtOnce is how many ACCEPTs may be under way at once.
-const acceptsAtOnce = 4
+// callsAtOnce is how many calls about agents may be under way at once.
+const callsAtOnce = 4
 
-// caller makes calls to Mesos in the order of the effects, as far as that matters: ACCEPTs on different agents that follow each
+// caller makes calls to Mesos in the order of the effects, as far as that matters: launches and KILLs on different agents that follow each
 // other are under way together, and acknowledgements, of which a task has one at a time, wait for nobody.
 type caller struct {
 	calls   *queue[core.Effect]
@@ -59,34 +59,40 @@ type caller struct {
 	findLimits func(context.Context) ([]procure.RoleLimit, error)
 }
 
-// runCalls makes all calls but acknowledgements. Each waits until those before it are over, but for ACCEPTs among themselves.
+// runCalls makes all calls but acknowledgements. Each waits until those before it are over, but for those on other agents.
 func (c *caller) runCalls(ctx context.Context) error {
 	return c.calls.drain(ctx, func(ctx context.Context, effects []core.Effect) {
 		for len(effects) > 0 {
 			n := together(effects)
-			var accepts sync.WaitGroup
+			var others sync.WaitGroup
 			for _, effect := range effects[:n-1] {
-				accepts.Go(func() { c.call(ctx, effect) })
+				others.Go(func() { c.call(ctx, effect) })
 			}
 			c.call(ctx, effects[n-1])
-			accepts.Wait()
+			others.Wait()
 			effects = effects[n:]
 		}
 	})
 }
 
-// together is how many calls at the head may be under way at once, one at least: ACCEPTs on different agents.
+// together is how many calls at the head may be under way at once, one at least: those that concern one agent each, and not the same.
 func together(effects []core.Effect) int {
 	agents := map[string]bool{}
 	for n, effect := range effects {
-		accept, is := effect.(core.Accept)
-		if n == acceptsAtOnce || n > 0 && (!is || agents[accept.AgentID]) {
+		agent := ""
+		switch e := effect.(type) {
+		case core.Accept:
+			agent = e.AgentID
+		case core.Kill:
+			agent = e.AgentID
+		}
+		switch {
+		case n == 0 && agent == "":
+			return 1
+		case n == callsAtOnce, agent == "", agents[agent]:
 			return n
 		}
-		if !is {
-			return 1
-		}
-		agents[accept.AgentID] = true
+		agents[agent] = true
 	}
 	return len(effects)
 }

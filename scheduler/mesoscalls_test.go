@@ -10,7 +10,7 @@ import (
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
-// TestCallOrder: ACCEPTs on different agents are under way together, acknowledgements meanwhile, and every other call begins when all
+// TestCallOrder: launches and KILLs on different agents are under way together, acknowledgements meanwhile, and every other call begins when all
 // before it are over and ends before the next one begins.
 func TestCallOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -45,6 +45,8 @@ func TestCallOrder(t *testing.T) {
 				wait(first)
 			}
 			note("end " + e.OfferIDs[0])
+		case core.Kill:
+			note("kill")
 		case core.Revive:
 			note("revive")
 		case core.Acknowledge:
@@ -55,7 +57,7 @@ func TestCallOrder(t *testing.T) {
 		return nil
 	}
 	accept := func(agent, offer string) core.Accept { return core.Accept{AgentID: agent, OfferIDs: []string{offer}} }
-	for _, effect := range []core.Effect{accept("A1", "o1"), accept("A2", "o2"), core.Revive{}, accept("A1", "o3"), accept("A1", "o4"), core.Suppress{}} {
+	for _, effect := range []core.Effect{accept("A1", "o1"), accept("A2", "o2"), core.Revive{}, accept("A1", "o3"), core.Kill{AgentID: "A1"}, accept("A1", "o4"), core.Suppress{}} {
 		c.calls.push(effect)
 	}
 	c.acks.push(core.Acknowledge{})
@@ -68,7 +70,7 @@ func TestCallOrder(t *testing.T) {
 	if begun := log[:2]; !slices.Contains(begun, "begin o1") || !slices.Contains(begun, "begin o2") {
 		t.Errorf("not together: %v", log)
 	}
-	if rest := strings.Join(log[4:], ", "); rest != "revive, begin o3, end o3, begin o4, end o4" {
+	if rest := strings.Join(log[4:], ", "); rest != "revive, begin o3, end o3, kill, begin o4, end o4" {
 		t.Errorf("after the first ACCEPTs: %s", rest)
 	}
 }
