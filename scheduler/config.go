@@ -31,7 +31,7 @@ type Config struct {
 	Master string
 	// MasterTLS is how to speak https to them.
 	MasterTLS mesosconn.TLS
-	// Roles that the framework takes offers in; the first is never suppressed. DefaultRoles are those of namespaces that name
+	// Roles that the framework takes offers in; the first shows new agents. DefaultRoles are those of namespaces that name
 	// none themselves, the best first; empty is the first of Roles.
 	Roles, DefaultRoles []string
 	// AgentRules are what agents have to meet to be used, as constraints.Parse reads them.

@@ -267,6 +267,7 @@ func (c *Core) reconsider(node string) {
 		if a.refused != "" && a.info.Hostname == node {
 			delete(c.agents, id)
 			c.reactivated(id)
+			delete(c.revive.shown, id)
 			c.revive.of(c.scout()).long = true
 		}
 	}

@@ -61,6 +61,9 @@ const (
 	retryAfter = 5 * time.Second
 	// longRefusal keeps offers away that nothing waits for; shortRefusal those that the waiting pods cannot use.
 	longRefusal, shortRefusal = 3600.0, 5.0
+	// leastLook and lookPerAgent are the time between surveys that look for new agents while no offer shows them: half a minute
+	// for 400 agents, and as long as between others at most.
+	leastLook, lookPerAgent = 10 * time.Second, 50 * time.Millisecond
 	// reviveGap bounds the rate of REVIVE, which makes the master offer every agent anew. After a launch the rate falls
 	// with the number of agents: leastGap and gapPerAgent apart, mostGap at most.
 	reviveGap             = time.Second

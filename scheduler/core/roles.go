@@ -1,6 +1,8 @@
 package core
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +16,8 @@ import (
 type revive struct {
 	roles map[string]*roleState
 	last  time.Time
-	at    time.Time // when a postponed REVIVE is due; zero for none
+	at    time.Time            // when a postponed REVIVE is due; zero for none
+	shown map[string]time.Time // agents that made no offer, and when suppressions were ended for their sake
 }
 
 // roleState is what Mesos was told about offers in one role since its last REVIVE.
@@ -23,7 +26,7 @@ type roleState struct {
 	long, used, suppressed bool
 }
 
-func newRevive() revive { return revive{roles: map[string]*roleState{}} }
+func newRevive() revive { return revive{roles: map[string]*roleState{}, shown: map[string]time.Time{}} }
 
 func (r *revive) of(role string) *roleState {
 	s := r.roles[role]
@@ -34,9 +37,17 @@ func (r *revive) of(role string) *roleState {
 	return s
 }
 
-// scout is the one role that is never suppressed: offers in it show new agents, which have to become nodes before any pod
-// can wait for them.
+// scout is the first role, whose offers show new agents, which have to become nodes before any pod can wait for them. While it
+// is suppressed, surveys look for them.
 func (c *Core) scout() string { return c.procure.Roles.All()[0] }
+
+// blind tells that no offer shows a new agent, or that an agent is back.
+func (c *Core) blind() bool { return c.revive.of(c.scout()).suppressed }
+
+// lookWait is the time between two surveys while blind: longer the more there is to ask for.
+func (c *Core) lookWait() time.Duration {
+	return min(leastLook+time.Duration(len(c.agents))*lookPerAgent, c.cfg.RemovalWait)
+}
 
 func (c *Core) onNamespaceRoles(ev NamespaceRoles) {
 	if ev.Roles == "" {
@@ -183,10 +194,13 @@ func (c *Core) dueOffers() {
 func (c *Core) suppress(idle map[string]bool) {
 	var roles []string
 	for _, role := range sorted(idle) {
-		if role != c.scout() && c.pool.Empty(role) {
+		if c.pool.Empty(role) {
 			roles = append(roles, role)
 			c.revive.of(role).suppressed = true
 		}
+	}
+	if at := c.now.Add(c.lookWait()); c.blind() && !c.survey.at.IsZero() && at.Before(c.survey.at) {
+		c.survey.at = at
 	}
 	if len(roles) > 0 {
 		c.do(Suppress{Roles: roles, Why: "no pod waits in " + strings.Join(roles, ", ")})
@@ -194,8 +208,13 @@ func (c *Core) suppress(idle map[string]bool) {
 }
 
 // showAll ends suppressions when an agent is registered that never made an offer: all that it has may be reserved for a
-// suppressed role, and it is to become a node.
+// suppressed role, and it is to become a node. One that makes none even then has nothing for this framework, and is given
+// another chance as often as removed agents are looked for.
 func (c *Core) showAll(registered map[string]string) {
+	maps.DeleteFunc(c.revive.shown, func(id string, _ time.Time) bool {
+		_, is := registered[id]
+		return !is || c.agents[id] != nil
+	})
 	var roles []string
 	for _, role := range sorted(c.revive.roles) {
 		if c.revive.roles[role].suppressed {
@@ -205,10 +224,14 @@ func (c *Core) showAll(registered map[string]string) {
 	if len(roles) == 0 || !c.open() {
 		return
 	}
+	new := ""
 	for _, id := range sorted(registered) {
-		if c.agents[id] == nil {
-			c.reviveRoles(roles, "agent "+id+" has made no offer yet")
-			return
+		if at, was := c.revive.shown[id]; c.agents[id] == nil && (!was || !c.now.Before(at.Add(c.cfg.RemovalWait))) {
+			c.revive.shown[id] = c.now
+			new = cmp.Or(new, id)
 		}
+	}
+	if new != "" {
+		c.reviveRoles(roles, "agent "+new+" has made no offer yet")
 	}
 }

@@ -42,7 +42,11 @@ func (c *Core) askSurvey(why string) {
 // dueSurvey asks once all agents have had time to register, and now and again: a FAILURE event may be lost.
 func (c *Core) dueSurvey() {
 	if c.connected && !c.survey.at.IsZero() && !c.now.Before(c.survey.at) {
-		c.askSurvey("agents that Mesos removed while nobody listened")
+		why := "agents that Mesos removed while nobody listened"
+		if c.blind() {
+			why = "no offers come that would show new agents"
+		}
+		c.askSurvey(why)
 	}
 }
 
@@ -56,6 +60,9 @@ func (c *Core) onSurveyed(ev Surveyed) {
 	asked := s.asked
 	s.asked, s.done = time.Time{}, true
 	s.at = c.now.Add(c.cfg.RemovalWait)
+	if c.blind() {
+		s.at = c.now.Add(c.lookWait())
+	}
 	for _, id := range sorted(ev.Executors) {
 		c.executors[id] = ev.Executors[id]
 		if a := c.agents[id]; a != nil {

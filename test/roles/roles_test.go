@@ -3,6 +3,7 @@ package roles
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -68,28 +69,37 @@ func TestRefinedReservation(t *testing.T) {
 	}
 }
 
-// Roles in which no pod waits are suppressed, but for the first, whose offers show new agents; a pod brings them back.
+// While no pod waits, all roles are suppressed and no offer is held, so that other frameworks have all that is free; a pod brings
+// offers back.
 func TestSuppress(t *testing.T) {
-	suppressed := func(ctx context.Context) (roles []string, err error) {
+	var held struct {
+		Frameworks []struct {
+			Offers []any `json:"offers"`
+		} `json:"frameworks"`
+	}
+	cluster.Eventually(t, "idle roles to be suppressed, and no offers", func(ctx context.Context) error {
 		var metrics map[string]float64
 		if err := cluster.Get(ctx, cluster.MasterURL+"/metrics/snapshot", nil, &metrics); err != nil {
-			return nil, err
+			return err
 		}
-		for _, role := range []string{"*", "prod", "dev"} {
-			for key, value := range metrics {
-				if strings.HasSuffix(key, "/roles/"+role+"/suppressed") && value == 1 {
-					roles = append(roles, role)
-				}
+		var offered []string
+		for _, role := range []string{"*", "prod", "dev", "batch"} {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(metrics)), func(key string) bool {
+				return strings.HasSuffix(key, "/roles/"+role+"/suppressed") && metrics[key] == 1
+			}) {
+				offered = append(offered, role)
 			}
 		}
-		return roles, nil
-	}
-	cluster.Eventually(t, "idle roles to be suppressed", func(ctx context.Context) error {
-		roles, err := suppressed(ctx)
-		if err == nil && (slices.Contains(roles, "*") || !slices.Contains(roles, "dev") || !slices.Contains(roles, "prod")) {
-			err = fmt.Errorf("suppressed are %v", roles)
+		if err := cluster.Get(ctx, cluster.MasterURL+"/state", nil, &held); err != nil {
+			return err
 		}
-		return err
+		if len(held.Frameworks) != 1 {
+			return fmt.Errorf("%d frameworks, want ours", len(held.Frameworks))
+		}
+		if n := len(held.Frameworks[0].Offers); len(offered) > 0 || n > 0 {
+			return fmt.Errorf("%d offers are held, not suppressed are %v", n, offered)
+		}
+		return nil
 	})
 	allow(t, "dev")
 	pod, task := running(t, podOf("wake", 2, "100m", "64Mi"))
