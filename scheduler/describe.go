@@ -121,6 +121,8 @@ func describeEvent(event core.Event) string {
 		return fmt.Sprintf("event=%s framework=%s", kind, e.FrameworkID)
 	case core.NodeStored:
 		return fmt.Sprintf("event=%s node=%s agent=%s", kind, e.Node, e.AgentID)
+	case core.NodeCordoned:
+		return fmt.Sprintf("event=%s node=%s on=%t", kind, e.Node, e.On)
 	case core.NodeGone:
 		return fmt.Sprintf("event=%s node=%s agent=%s", kind, e.Node, e.AgentID)
 	case core.Reserve:

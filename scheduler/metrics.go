@@ -53,7 +53,7 @@ var (
 	metricDisconnections  = counter("disconnections_total", "Subscriptions that broke.")
 	metricOffers          = counter("offers_received_total", "Offers received.")
 	metricOffersEnded     = counters("offers_ended_total", "Offers that ended, by how: accepted, declined, rescinded, lost (with the subscription).", "how")
-	metricDeclined        = counters("offers_declined_total", "Offers declined, by reason: role, agent (not used), unfit (pods wait, none used it), idle (no pod waits), failed (its ACCEPT failed).", "reason")
+	metricDeclined        = counters("offers_declined_total", "Offers declined, by reason: role, agent (not used), unfit (pods wait, none used it), idle (no pod waits), cordoned (its node is), failed (its ACCEPT failed).", "reason")
 	metricRevives         = counter("revives_total", "REVIVE calls.")
 	metricBatch           = metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "accept_tasks", StabilityLevel: metrics.ALPHA, Help: "Tasks launched by one ACCEPT call.", Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200}})
 	metricReserve         = counters("reservations_total", "Reservations for pods, by result: made or refused.", "result")

@@ -143,6 +143,7 @@ func (c *Core) onNodeStored(ev NodeStored) {
 // onNodeGone makes the node of a living agent anew, which a person has deleted: pods are placed on it again once it is
 // stored, and those on it run on.
 func (c *Core) onNodeGone(ev NodeGone) {
+	c.onNodeCordoned(NodeCordoned{Node: ev.Node})
 	id := c.nodes[ev.Node]
 	if id == "" || id != ev.AgentID || !c.agents[id].stored {
 		return // our own doing, or it is being stored

@@ -31,6 +31,7 @@ type Core struct {
 	executors map[string]*mesos.ExecutorInfo
 	survey    survey
 	nodes     map[string]string // node to agent id
+	cordoned  map[string]bool   // nodes that are marked unschedulable
 	pool      *offers.Pool
 	tasks     *tasks.Table
 	// static is what the static pods of each agent take, placeholders are the tasks for them by id.
@@ -77,7 +78,7 @@ func New(cfg Config) *Core {
 		static: procure.StaticOf(cfg.StaticPods, procurement), placeholders: map[string][]*placeholder{},
 		placeholderKills: map[string]*placeholder{}, short: map[string]bool{}, draining: map[string]time.Time{},
 		reconciliation: reconciliation{awaiting: map[string]bool{}},
-		agents:         map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{},
+		agents:         map[string]*agent{}, executors: map[string]*mesos.ExecutorInfo{}, nodes: map[string]string{}, cordoned: map[string]bool{},
 		pool: offers.NewPool(procure.ExecutorShare(procurement)), tasks: tasks.NewTable(), pods: map[types.UID]*corev1.Pod{},
 		launches: map[types.UID]*launch{}, batches: map[string]*batch{},
 		killing: map[string]*tasks.Task{}, verdicts: map[string]*tasks.Task{},
@@ -144,6 +145,8 @@ func (c *Core) take(ev Event) {
 		c.onNodeStored(ev)
 	case NodeGone:
 		c.onNodeGone(ev)
+	case NodeCordoned:
+		c.onNodeCordoned(ev)
 	case Reserve:
 		c.onReserve(ev)
 	case Unreserve:

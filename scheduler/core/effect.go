@@ -96,6 +96,8 @@ const (
 	DeclinedUnfit DeclineReason = "unfit"
 	// DeclinedIdle: no pod waits.
 	DeclinedIdle DeclineReason = "idle"
+	// DeclinedCordoned: the agent's node is cordoned, and no pod waits that may go there all the same.
+	DeclinedCordoned DeclineReason = "cordoned"
 	// DeclinedFailed: the ACCEPT on the offer failed.
 	DeclinedFailed DeclineReason = "failed"
 )

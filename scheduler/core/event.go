@@ -92,6 +92,12 @@ type (
 	NodeStored struct{ Node, AgentID string }
 	// NodeGone is a node of an agent that left the API server.
 	NodeGone struct{ Node, AgentID string }
+	// NodeCordoned tells whether a node of an agent is marked unschedulable (spec.unschedulable), at each change and at the
+	// beginning if it is. Those of the first list may come before the agent is known.
+	NodeCordoned struct {
+		Node string
+		On   bool
+	}
 )
 
 // What the embedded kube-scheduler asks, each answered by an effect with the same Request.
@@ -149,6 +155,7 @@ func (NamespaceRoles) event()    {}
 func (FrameworkIDStored) event() {}
 func (NodeStored) event()        {}
 func (NodeGone) event()          {}
+func (NodeCordoned) event()      {}
 func (Reserve) event()           {}
 func (Unreserve) event()         {}
 func (Bind) event()              {}

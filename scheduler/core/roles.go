@@ -23,7 +23,8 @@ type revive struct {
 // roleState is what Mesos was told about offers in one role since its last REVIVE.
 type roleState struct {
 	// long: offers were declined with a long filter. used: an ACCEPT gave a remainder back. suppressed: SUPPRESS was sent.
-	long, used, suppressed bool
+	// cordoned: offers of cordoned nodes were declined with a long filter.
+	long, used, suppressed, cordoned bool
 }
 
 func newRevive() revive { return revive{roles: map[string]*roleState{}, shown: map[string]time.Time{}} }
@@ -79,10 +80,12 @@ func (c *Core) onWaiting(ev Waiting) {
 type waiting struct {
 	why   string
 	roles offers.Roles
+	// toCordoned: the pod tolerates cordons.
+	toCordoned bool
 }
 
 func (c *Core) await(pod *corev1.Pod, why string) {
-	w := waiting{why: why}
+	w := waiting{why: why, toCordoned: toleratesCordon(pod)}
 	if need, err := c.need(pod); err == nil {
 		w.roles = need.Roles
 	}
@@ -135,7 +138,7 @@ func (c *Core) considerRevive() {
 	gap, why := reviveGap, "pods wait, and offers were declined for long"
 	for _, role := range c.procure.Roles.All() {
 		s := r.of(role)
-		if !s.long && !s.used && !s.suppressed || !c.wanting(role) {
+		if !s.long && !s.used && !s.suppressed && !(s.cordoned && c.mayEnterAny()) || !c.wanting(role) {
 			continue
 		}
 		roles = append(roles, role)
@@ -172,10 +175,18 @@ func (c *Core) dueOffers() {
 		wanted = c.wanted()
 	}
 	useless := func(role string) bool { return wanted != "" && !wanted.Has(role) }
+	barred := c.barred()
 	idle := map[string]bool{}
-	for _, expired := range c.pool.Expire(c.now, useless) {
+	for _, expired := range c.pool.Expire(c.now, useless, barred) {
 		c.dirty[expired.AgentID] = true
 		switch {
+		case barred[expired.AgentID]:
+			c.decline(expired.OfferIDs, longRefusal, DeclinedCordoned, "node "+c.agents[expired.AgentID].node+" is cordoned, and no pod waits that may go there")
+			c.revive.of(expired.Role).cordoned = true
+			if !wanted.Has(expired.Role) {
+				idle[expired.Role] = true
+			}
+			continue
 		case wanted.Has(expired.Role) || !open:
 			c.decline(expired.OfferIDs, shortRefusal, DeclinedUnfit, "held long enough; the pods that wait do not use it")
 			continue

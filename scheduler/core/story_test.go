@@ -133,6 +133,8 @@ func (s *story) event(t *testing.T, d *datadriven.TestData) core.Event {
 		return core.NodeStored{Node: word(d, "node", "a1"), AgentID: word(d, "agent", strings.ToUpper(word(d, "node", "a1")))}
 	case "node-gone":
 		return core.NodeGone{Node: word(d, "node", "a1"), AgentID: word(d, "agent", strings.ToUpper(word(d, "node", "a1")))}
+	case "cordon":
+		return core.NodeCordoned{Node: word(d, "node", "a1"), On: !d.HasArg("off")}
 	case "agent-removed":
 		return core.AgentRemoved{AgentID: word(d, "id", "A1")}
 	case "surveyed":
@@ -252,6 +254,8 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData) *corev1.Pod {
 			request(pod)[corev1.ResourceCPU] = resource.MustParse(value)
 		case "mem":
 			request(pod)[corev1.ResourceMemory] = resource.MustParse(value)
+		case "tolerates":
+			pod.Spec.Tolerations = []corev1.Toleration{{Key: value, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 		case "roles":
 			pod.Annotations[messages.AnnotationRoles] = strings.Join(arg.Vals, ",")
 		case "fat":

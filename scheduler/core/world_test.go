@@ -242,6 +242,9 @@ func (w *world) event() core.Event {
 		if w.rand.IntN(3) == 0 {
 			return core.NodeGone{Node: w.node(), AgentID: w.agentID()}
 		}
+		if w.rand.IntN(3) == 0 {
+			return core.NodeCordoned{Node: w.node(), On: w.rand.IntN(2) == 0}
+		}
 		return core.NodeStored{Node: w.node(), AgentID: w.agentID()}
 	case 7, 8, 9, 10:
 		w.requests++

@@ -299,18 +299,19 @@ type Expired struct {
 }
 
 // Expire gives up all offers of each agent in each role whose oldest offer's time has passed, or whose role is not useful
-// now, and that has no claims, for the caller to decline.
-func (p *Pool) Expire(now time.Time, useless func(role string) bool) []Expired {
+// now, or whose agent is barred, and that has no claims, for the caller to decline.
+func (p *Pool) Expire(now time.Time, useless func(role string) bool, barred map[string]bool) []Expired {
 	var gone []Expired
 	expire := func(id, role string) {
 		gone = append(gone, Expired{AgentID: id, Role: role, OfferIDs: p.give(id, func(h held) bool { return h.role == role })})
 	}
 	for role, holders := range p.holders {
-		if len(holders) == 0 || !useless(role) {
+		all := len(holders) > 0 && useless(role)
+		if !all && len(barred) == 0 {
 			continue
 		}
 		for id, a := range maps.Clone(holders) {
-			if !a.claimed(role) {
+			if (all || barred[id]) && !a.claimed(role) {
 				expire(id, role)
 			}
 		}

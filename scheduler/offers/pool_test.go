@@ -277,7 +277,7 @@ func (g *game) move() {
 		}
 	case 6:
 		useless := func(r string) bool { return r == role && g.r.IntN(2) == 0 }
-		for _, expired := range g.pool.Expire(g.now, useless) {
+		for _, expired := range g.pool.Expire(g.now, useless, map[string]bool{agent: g.r.IntN(4) == 0}) {
 			g.end("Expire", expired.AgentID, expired.Role, expired.OfferIDs...)
 		}
 		if next, waits := g.pool.NextExpiry(); waits && !next.After(g.now) {

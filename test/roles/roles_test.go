@@ -2,6 +2,7 @@ package roles
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/procure"
@@ -104,6 +106,40 @@ func TestSuppress(t *testing.T) {
 	allow(t, "dev")
 	pod, task := running(t, podOf("wake", 2, "100m", "64Mi"))
 	isIn(t, pod, task, "dev")
+}
+
+// Offers of a cordoned node go back at once, and pods wait for it; one that tolerates cordons, as DaemonSets' pods do, is launched
+// there. Once the node is uncordoned, the others are.
+func TestCordon(t *testing.T) {
+	allow(t, "dev")
+	node := suite.Node(2)
+	suite.Kubectl(t, "cordon", node)
+	uncordon := func(ctx context.Context) {
+		if out, err := suite.TryKubectl(ctx, "uncordon", node); err != nil {
+			t.Errorf("uncordon: %v: %s", err, out)
+		}
+	}
+	t.Cleanup(func() { uncordon(context.WithoutCancel(t.Context())) })
+	tolerant := podOf("tolerant", 2, "100m", "64Mi")
+	tolerant.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
+	running(t, tolerant)
+	suite.Create(t, podOf("kept-out", 2, "100m", "64Mi"))
+	waitUnscheduled(t, "kept-out", func(why string) bool { return strings.Contains(why, "unschedulable") })
+	cluster.Eventually(t, "offers of the cordoned node to go back", func(ctx context.Context) error {
+		_, text, err := cluster.Look(ctx, "/metrics")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, `mesopod_scheduler_offers_declined_total{reason="cordoned"}`) && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+				return nil
+			}
+		}
+		return errors.New("none is counted")
+	})
+	uncordon(t.Context())
+	pod := suite.WaitPhase(t, "kept-out", corev1.PodRunning)
+	isIn(t, pod, suite.WaitTask(t, pod, "TASK_RUNNING"), "dev")
 }
 
 // A pod that a quota in Mesos keeps out is told which, and starts once the quota is gone.
