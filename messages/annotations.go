@@ -38,6 +38,9 @@ const ConditionTask = AnnotationPrefix + "/task"
 // TaintAgentUnreachable is the key of the taint (NoSchedule) on nodes whose agent Mesos does not reach.
 const TaintAgentUnreachable = AnnotationPrefix + "/agent-unreachable"
 
+// TaintAgentDraining is the key of the taint (NoSchedule) on nodes whose agent an operator drains, until it is reactivated.
+const TaintAgentDraining = AnnotationPrefix + "/agent-draining"
+
 // TaintMesos is the key of the taint, effect NoSchedule, that keeps pods of other schedulers off mesopod's nodes.
 const TaintMesos = AnnotationPrefix + "/mesos"
 

@@ -55,7 +55,7 @@ func describeEffect(effect core.Effect) string {
 	case core.FailPod:
 		return fmt.Sprintf("fail pod=%s reason=%s why=%q", podKey(e.Pod), e.Reason, e.Why)
 	case core.TaintNode:
-		return fmt.Sprintf("taint node=%s on=%t why=%q", e.Node, e.On, e.Why)
+		return fmt.Sprintf("taint node=%s key=%s on=%t why=%q", e.Node, e.Key, e.On, e.Why)
 	case core.Survey:
 		return fmt.Sprintf("survey why=%q", e.Why)
 	case core.DeletePod:

@@ -167,7 +167,7 @@ func (c *chronicle) of(e *web.Entry, effect core.Effect) bool {
 	case core.DeleteNode:
 		e.Agent, e.Why = ev.Node, ev.Why
 	case core.TaintNode:
-		e.Agent, e.What, e.Why = ev.Node, fmt.Sprintf("on: %t", ev.On), ev.Why
+		e.Agent, e.What, e.Why = ev.Node, fmt.Sprintf("%s, on: %t", ev.Key, ev.On), ev.Why
 	case core.KeepAlive:
 		e.Agent, e.What, e.Why = ev.Node, fmt.Sprintf("on: %t", ev.On), ev.Why
 	case core.PodEvent:

@@ -109,26 +109,22 @@ func sameSize(have, want corev1.ResourceList) bool {
 	return true
 }
 
-// unreachableTaint stands on nodes whose agent Mesos does not reach. It keeps new pods away; eviction by time is left to the
-// node lifecycle controller and its own keys.
-var unreachableTaint = corev1.Taint{Key: messages.TaintAgentUnreachable, Effect: corev1.TaintEffectNoSchedule}
-
-// taintNode puts the taint on, or takes it off, and leaves all others alone.
+// taintNode puts a taint of ours on, or takes it off, and leaves all others alone. It keeps new pods away; eviction by time is
+// left to the node lifecycle controller and its own keys.
 func (w *writer) taintNode(ctx context.Context, e core.TaintNode) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := w.client.CoreV1().Nodes().Get(ctx, e.Node, metav1.GetOptions{})
 		if err != nil {
 			return withKind(err, "get node "+e.Node)
 		}
-		if hasTaint(node, unreachableTaint.Key) == e.On {
+		if hasTaint(node, e.Key) == e.On {
 			return nil
 		}
 		if e.On {
-			taint, now := unreachableTaint, metav1.Now()
-			taint.TimeAdded = &now
-			node.Spec.Taints = append(node.Spec.Taints, taint)
+			now := metav1.Now()
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: e.Key, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &now})
 		} else {
-			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unreachableTaint.Key })
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == e.Key })
 		}
 		_, err = w.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
 		return withKind(err, "taint node "+e.Node)

@@ -50,7 +50,7 @@ func (s *surveyor) look(ctx context.Context) (core.Surveyed, error) {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if id := node.Annotations[messages.AnnotationAgentID]; id != "" {
-			ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: node.Name, AgentID: id, Unreachable: hasTaint(node, unreachableTaint.Key)})
+			ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: node.Name, AgentID: id, Unreachable: hasTaint(node, messages.TaintAgentUnreachable), Draining: hasTaint(node, messages.TaintAgentDraining)})
 		}
 	}
 	return ev, nil

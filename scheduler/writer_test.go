@@ -157,7 +157,7 @@ func TestTaintNode(t *testing.T) {
 	}
 	w := newWriter(client, nil)
 	for _, on := range []bool{true, true, false, false} {
-		if _, err := w.write(t.Context(), core.TaintNode{Node: "a1", On: on}); err != nil {
+		if _, err := w.write(t.Context(), core.TaintNode{Node: "a1", Key: messages.TaintAgentUnreachable, On: on}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := client.CoreV1().Nodes().Get(t.Context(), "a1", metav1.GetOptions{})
@@ -165,7 +165,7 @@ func TestTaintNode(t *testing.T) {
 			t.Errorf("on %t: got %v, %v", on, got.Spec.Taints, err)
 		}
 	}
-	if _, err := w.write(t.Context(), core.TaintNode{Node: "gone", On: true}); !errors.Is(err, errdefs.ErrNotFound) {
+	if _, err := w.write(t.Context(), core.TaintNode{Node: "gone", Key: messages.TaintAgentUnreachable, On: true}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("a node that is gone: got %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func TestTaintNodeConflict(t *testing.T) {
 			left--
 			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("nodes"), "a1", errors.New("changed meanwhile"))
 		})
-		_, err := newWriter(client, nil).write(t.Context(), core.TaintNode{Node: "a1", On: true})
+		_, err := newWriter(client, nil).write(t.Context(), core.TaintNode{Node: "a1", Key: messages.TaintAgentUnreachable, On: true})
 		if (err == nil) != tc.ok || !tc.ok && !errors.Is(err, errdefs.ErrConflict) {
 			t.Errorf("%d conflicts: %v", tc.conflicts, err)
 		}
@@ -197,7 +197,7 @@ func TestSurvey(t *testing.T) {
 	client := newAPIServer("37")
 	ours, foreign := sized("a1", "1", nil), sized("b1", "1", nil)
 	ours.Annotations = map[string]string{messages.AnnotationAgentID: "A1"}
-	ours.Spec.Taints = []corev1.Taint{unreachableTaint}
+	ours.Spec.Taints = []corev1.Taint{{Key: messages.TaintAgentUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 	for _, node := range []*corev1.Node{ours, foreign} {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -27,6 +27,8 @@ type agent struct {
 	asked bool
 	// gone: Mesos lost the agent, which may come back; its node is kept, and tainted once that is so.
 	gone, tainted bool
+	// drainTainted: the node has the taint for agents that are drained.
+	drainTainted bool
 	// changed is when the agent was met, or lost.
 	changed time.Time
 	// executor: offers or statuses show that our executor runs there. ended: it failed, and neither an offer nor a launch
@@ -149,7 +151,7 @@ func (c *Core) onNodeGone(ev NodeGone) {
 		return // our own doing, or it is being stored
 	}
 	a := c.agents[id]
-	a.stored, a.tainted = false, false
+	a.stored, a.tainted, a.drainTainted = false, false, false
 	c.pool.Show(id, "", a.info.Limits)
 	if a.keeper == nodes.Scheduler {
 		c.do(KeepAlive{Node: a.node, On: false, Why: "the node was deleted"})

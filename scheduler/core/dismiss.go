@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
@@ -17,15 +18,51 @@ const dismissWait, dismissAgain = time.Second, 10 * time.Second
 func (c *Core) observeDraining(status *mesos.TaskStatus) {
 	id := status.GetAgentID().GetValue()
 	if status.Reason != nil && status.GetReason() == mesos.REASON_AGENT_DRAINING && c.agents[id] != nil {
-		if _, known := c.draining[id]; !known {
-			c.draining[id] = time.Time{}
-		}
-		c.dirty[id] = true
+		c.drains(id)
 	}
 }
 
-// reactivated: the agent makes offers again, or has gone.
-func (c *Core) reactivated(agentID string) { delete(c.draining, agentID) }
+// drains notes that the agent is being drained. Surveys look for the end of that.
+func (c *Core) drains(agentID string) {
+	c.dirty[agentID] = true
+	if _, known := c.draining[agentID]; known {
+		return
+	}
+	c.draining[agentID] = time.Time{}
+	c.agents[agentID].changed = c.now
+	if at := c.now.Add(c.lookWait()); !c.survey.at.IsZero() && at.Before(c.survey.at) {
+		c.survey.at = at
+	}
+}
+
+// observeDrains takes from a survey which agents are drained. What was learnt after it was asked for is newer.
+func (c *Core) observeDrains(ev Surveyed, asked time.Time) {
+	for _, id := range sorted(ev.Registered) {
+		a := c.agents[id]
+		switch {
+		case a == nil || a.changed.After(asked):
+		case slices.Contains(ev.Draining, id):
+			c.drains(id)
+		default:
+			c.reactivated(id)
+		}
+	}
+}
+
+// reactivated: the agent makes offers again, or has gone. What was declined before is asked for again.
+func (c *Core) reactivated(agentID string) {
+	if _, drained := c.draining[agentID]; !drained {
+		return
+	}
+	delete(c.draining, agentID)
+	c.dirty[agentID] = true
+	if a := c.agents[agentID]; a != nil {
+		a.changed = c.now
+	}
+	for _, s := range c.revive.roles {
+		s.long = true
+	}
+}
 
 // dismiss asks the executors of agents that are drained to end as soon as they have no tasks. A placeholder task is none.
 func (c *Core) dismiss() {

@@ -114,9 +114,11 @@ type (
 	}
 	// DeleteNode removes the node of an agent that Mesos removed.
 	DeleteNode struct{ Node, Why string }
-	// TaintNode puts our taint for an unreachable agent (NoSchedule) on a node, or takes it off.
+	// TaintNode puts a taint of ours (NoSchedule) on a node, or takes it off: messages.TaintAgentUnreachable or
+	// messages.TaintAgentDraining.
 	TaintNode struct {
 		Node string
+		Key  string
 		On   bool
 		Why  string
 	}

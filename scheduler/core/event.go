@@ -42,6 +42,8 @@ type (
 		Recovered, Unreachable []string
 		// Complete: the master has told of all three. Otherwise nothing is known of agents that are not registered.
 		Complete bool
+		// Draining are registered agents that an operator drains or has drained, until they are reactivated. Ids.
+		Draining []string
 		// Executors of this framework: agent id to what they were started with.
 		Executors map[string]*mesos.ExecutorInfo
 		// Nodes that belong to agents.
@@ -70,8 +72,8 @@ type Agent struct {
 // NodeSeen is a node that carries the annotation of an agent.
 type NodeSeen struct {
 	Name, AgentID string
-	// Unreachable: it has our taint for unreachable agents.
-	Unreachable bool
+	// Unreachable: it has our taint for unreachable agents. Draining: it has that for agents that are drained.
+	Unreachable, Draining bool
 }
 
 // What the API server says.

@@ -189,6 +189,9 @@ func (c *Core) sensible(effect Effect) bool {
 		return !c.survey.asked.IsZero()
 	case TaintNode:
 		a := c.agents[c.nodes[effect.Node]]
+		if effect.Key == messages.TaintAgentDraining {
+			return a != nil && a.stored && a.drainTainted == effect.On
+		}
 		return a != nil && a.stored && a.tainted == effect.On
 	case DeleteNode:
 		_, known := c.nodes[effect.Node]

@@ -320,13 +320,13 @@ func (s *story) found(t *testing.T, d *datadriven.TestData) core.AgentFound {
 	}}
 }
 
-// surveyed: registered=(A1) recovered=() unreachable=() executors=(A1) nodes=(a1,a2) tainted=(a1) incomplete. Node a1 is of
+// surveyed: registered=(A1) draining=(A1) recovered=() unreachable=() executors=(A1) nodes=(a1,a2) tainted=(a1) drained=(a1) incomplete. Node a1 is of
 // agent A1.
 func (s *story) surveyed(d *datadriven.TestData) core.Surveyed {
 	list := func(key string) []string {
 		return strings.FieldsFunc(word(d, key, ""), func(r rune) bool { return r == ',' })
 	}
-	ev := core.Surveyed{Complete: !d.HasArg("incomplete"), Recovered: list("recovered"), Unreachable: list("unreachable"),
+	ev := core.Surveyed{Complete: !d.HasArg("incomplete"), Recovered: list("recovered"), Unreachable: list("unreachable"), Draining: list("draining"),
 		Registered: map[string]string{}, Executors: map[string]*mesos.ExecutorInfo{}}
 	for _, id := range list("registered") {
 		ev.Registered[id] = strings.ToLower(id)
@@ -340,7 +340,8 @@ func (s *story) surveyed(d *datadriven.TestData) core.Surveyed {
 		ev.Executors[id] = procure.Executor(storyConfig.Procure(), "fw", share)
 	}
 	for _, name := range list("nodes") {
-		ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: name, AgentID: strings.ToUpper(name), Unreachable: slices.Contains(list("tainted"), name)})
+		ev.Nodes = append(ev.Nodes, core.NodeSeen{Name: name, AgentID: strings.ToUpper(name), Unreachable: slices.Contains(list("tainted"), name),
+			Draining: slices.Contains(list("drained"), name)})
 	}
 	return ev
 }

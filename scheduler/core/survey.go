@@ -9,6 +9,7 @@ import (
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/nodes"
 	"github.com/mesopod/mesopod/scheduler/offers"
 	"github.com/mesopod/mesopod/scheduler/procure"
@@ -43,8 +44,11 @@ func (c *Core) askSurvey(why string) {
 func (c *Core) dueSurvey() {
 	if c.connected && !c.survey.at.IsZero() && !c.now.Before(c.survey.at) {
 		why := "agents that Mesos removed while nobody listened"
-		if c.blind() {
+		switch {
+		case c.blind():
 			why = "no offers come that would show new agents"
+		case len(c.draining) > 0:
+			why = "agents are drained, and may have been reactivated"
 		}
 		c.askSurvey(why)
 	}
@@ -60,9 +64,6 @@ func (c *Core) onSurveyed(ev Surveyed) {
 	asked := s.asked
 	s.asked, s.done = time.Time{}, true
 	s.at = c.now.Add(c.cfg.RemovalWait)
-	if c.blind() {
-		s.at = c.now.Add(c.lookWait())
-	}
 	for _, id := range sorted(ev.Executors) {
 		c.executors[id] = ev.Executors[id]
 		if a := c.agents[id]; a != nil {
@@ -83,7 +84,11 @@ func (c *Core) onSurveyed(ev Surveyed) {
 	if ev.Complete && waited {
 		c.clearAbsent(ev, asked)
 	}
+	c.observeDrains(ev, asked)
 	c.showAll(ev.Registered)
+	if c.blind() || len(c.draining) > 0 {
+		s.at = c.now.Add(c.lookWait())
+	}
 	c.touchAll()
 	if s.again {
 		c.askSurvey("what happened during the last survey")
@@ -95,7 +100,7 @@ func (c *Core) onSurveyed(ev Surveyed) {
 func (c *Core) adoptNode(node NodeSeen, ev Surveyed) {
 	if id, known := c.nodes[node.Name]; known {
 		if a := c.agents[id]; a.stored {
-			a.tainted = node.Unreachable
+			a.tainted, a.drainTainted = node.Unreachable, node.Draining
 		}
 		return
 	}
@@ -104,7 +109,7 @@ func (c *Core) adoptNode(node NodeSeen, ev Surveyed) {
 		return
 	}
 	c.agents[node.AgentID] = &agent{
-		info: Agent{ID: node.AgentID, Hostname: node.Name}, node: node.Name, stored: true, tainted: node.Unreachable,
+		info: Agent{ID: node.AgentID, Hostname: node.Name}, node: node.Name, stored: true, tainted: node.Unreachable, drainTainted: node.Draining,
 		gone: unreachable, executor: ev.Executors[node.AgentID] != nil, changed: c.now,
 	}
 	c.nodes[node.Name] = node.AgentID
@@ -198,17 +203,26 @@ func (c *Core) view(agentID string) *offers.View {
 	return c.pool.View(agentID)
 }
 
-// taint says on the node whether Mesos has lost its agent.
+// taint says on the node whether Mesos has lost its agent, and whether an operator drains it.
 func (c *Core) taint(a *agent) {
-	if !a.stored || a.tainted == a.gone {
+	if !a.stored {
 		return
 	}
-	a.tainted = a.gone
-	why := fmt.Sprintf("agent %s is back", a.info.ID)
-	if a.gone {
-		why = fmt.Sprintf("Mesos has lost agent %s", a.info.ID)
+	c.setTaint(a, &a.tainted, a.gone, messages.TaintAgentUnreachable, "Mesos has lost agent "+a.info.ID, fmt.Sprintf("agent %s is back", a.info.ID))
+	_, drains := c.draining[a.info.ID]
+	c.setTaint(a, &a.drainTainted, drains, messages.TaintAgentDraining, fmt.Sprintf("agent %s is drained in Mesos", a.info.ID), fmt.Sprintf("agent %s was reactivated", a.info.ID))
+}
+
+func (c *Core) setTaint(a *agent, has *bool, want bool, key, on, off string) {
+	if *has == want {
+		return
 	}
-	c.do(TaintNode{Node: a.node, On: a.gone, Why: why})
+	*has = want
+	why := off
+	if want {
+		why = on
+	}
+	c.do(TaintNode{Node: a.node, Key: key, On: want, Why: why})
 }
 
 // lostAgent notes that Mesos does not reach an agent, which may come back.

@@ -8,6 +8,7 @@ import (
 
 	mesos "github.com/mesos/mesos-go/api/v1/lib"
 
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/scheduler/core"
 )
 
@@ -52,7 +53,7 @@ func tell(effect core.Effect) string {
 	case core.Survey:
 		what, why = "survey", e.Why
 	case core.TaintNode:
-		what, why = fmt.Sprintf("taint-node %s on=%t", e.Node, e.On), e.Why
+		what, why = fmt.Sprintf("taint-node %s %s on=%t", e.Node, strings.TrimPrefix(e.Key, messages.AnnotationPrefix+"/"), e.On), e.Why
 	case core.LookUpAgent:
 		what, why = "look-up-agent "+e.AgentID, e.Why
 	case core.StoreFrameworkID:

@@ -41,6 +41,9 @@ func (c *Conn) Survey(ctx context.Context) (core.Surveyed, error) {
 		info := &agents.GetAgents.Agents[i].AgentInfo
 		if info.ID != nil {
 			ev.Registered[info.ID.Value] = info.Hostname
+			if agents.GetAgents.Agents[i].DrainInfo != nil {
+				ev.Draining = append(ev.Draining, info.ID.Value)
+			}
 		}
 	}
 	for i := range agents.GetGetAgents().GetRecoveredAgents() {

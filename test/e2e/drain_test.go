@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/mesopod/mesopod/messages"
 	"github.com/mesopod/mesopod/test/cluster"
 )
 
@@ -83,6 +85,20 @@ func TestDrainAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitTask(t, before, "TASK_KILLED")
+	drainTaint := func(want bool) (node *corev1.Node) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the taint of drained agents to be there: %t", want), func(ctx context.Context) (err error) {
+			node, err = client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+			if err == nil && want != slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == messages.TaintAgentDraining }) {
+				err = fmt.Errorf("taints are %v", node.Spec.Taints)
+			}
+			return err
+		})
+		return node
+	}
+	if drainTaint(true).Spec.Unschedulable {
+		t.Error("the scheduler cordoned the node")
+	}
 	// The agent drains as long as an executor lives there, whatever the master says: ours has no more to do and ends.
 	eventually(t, "the executor to end", func(context.Context) error {
 		if pid, err := suite.PartPID(ofFirst, executorWords); err == nil {
@@ -96,6 +112,14 @@ func TestDrainAgent(t *testing.T) {
 	waitPhase(t, "after-drain", corev1.PodRunning)
 
 	// Without a grace the executor hears of no drain. The scheduler does, and asks it to end when it has no task left.
+	// A cordon of the operator's own outlives the drain, whose taint does not.
+	suite.Kubectl(t, "cordon", nodeName)
+	uncordon := func(ctx context.Context) {
+		if out, err := suite.TryKubectl(ctx, "uncordon", nodeName); err != nil {
+			t.Errorf("uncordon: %v: %s", err, out)
+		}
+	}
+	t.Cleanup(func() { uncordon(context.WithoutCancel(t.Context())) })
 	stderr := filepath.Join(suite.Sandbox(t, nodeName), "stderr")
 	operator(t.Context(), t, "DRAIN_AGENT", "drain_agent", agentID, nil)
 	eventually(t, "the executor to end as the scheduler asks", func(context.Context) error {
@@ -105,7 +129,12 @@ func TestDrainAgent(t *testing.T) {
 		}
 		return err
 	})
+	drainTaint(true)
 	reactivate()
+	if !drainTaint(false).Spec.Unschedulable {
+		t.Error("the operator's cordon is gone")
+	}
+	uncordon(t.Context())
 	// The tests that follow want an agent that runs pods at the first try.
 	create(t, onNode(newPod("after-second-drain", steady), nodeName))
 	waitPhase(t, "after-second-drain", corev1.PodRunning)
