@@ -52,10 +52,10 @@ func TestTakeable(t *testing.T) {
 	pool := offers.NewPool(offers.Amounts{})
 	pool.Show("A1", "a1", true)
 	pool.Add(offerIn("prod", "o1", "A1", reserved(scalar("cpus", 8), "prod"), revocable, volume, shared, scalar("cpus", 0.1), scalar("cpus", 0.2),
-		scalar("mem", 100.9), scalar("disk", -1), scalar("gpus", 1),
+		scalar("mem", 100.9), scalar("disk", -1), scalar("gpus", 2), scalar("fpgas", 1),
 		ports(mesos.Value_Range{Begin: 5, End: 7}, mesos.Value_Range{Begin: 1, End: 3}, mesos.Value_Range{Begin: 4, End: 4}, mesos.Value_Range{Begin: 20, End: 21})), start)
 	in, _ := pool.View("A1").In("prod")
-	want := offers.RoleView{Role: "prod", Free: offers.Amounts{CPUs: 8300, MemMB: 100}, Ports: offers.Ports{{Begin: 1, End: 7}, {Begin: 20, End: 21}}}
+	want := offers.RoleView{Role: "prod", Free: offers.Amounts{CPUs: 8300, MemMB: 100, GPUs: 2}, Ports: offers.Ports{{Begin: 1, End: 7}, {Begin: 20, End: 21}}}
 	if diff := cmp.Diff(want, in); diff != "" {
 		t.Error(diff)
 	}

@@ -51,7 +51,13 @@ func StaticOf(pods []messages.StaticPod, cfg Config) Static {
 	}
 	s.Need.Ports = offers.NewPortSet(ports...)
 	slices.Sort(s.Claims)
-	s.Key = fmt.Sprintf("%.4x", sha256.Sum256(fmt.Append(nil, s.Claims, s.Need.Amounts, s.Need.MemLimitMB, s.Need.Ports.All(), s.cpus, s.mem)))
+	// As ever since there are keys: a key that changes has Mesos' task of running pods replaced.
+	amounts := struct{ CPUs, MemMB, DiskMB int64 }{s.Need.CPUs, s.Need.MemMB, s.Need.DiskMB}
+	kept := fmt.Append(nil, s.Claims, amounts, s.Need.MemLimitMB, s.Need.Ports.All(), s.cpus, s.mem)
+	if s.Need.GPUs > 0 {
+		kept = fmt.Append(kept, s.Need.GPUs)
+	}
+	s.Key = fmt.Sprintf("%.4x", sha256.Sum256(kept))
 	return s
 }
 
