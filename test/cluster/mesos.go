@@ -111,11 +111,13 @@ func (s *Scalar) value() (float64, bool) {
 
 // TaskStatus is one status of a task.
 type TaskStatus struct {
-	State           string  `json:"state"`
-	Message         string  `json:"message"`
-	Reason          string  `json:"reason"`
-	Timestamp       float64 `json:"timestamp"` // seconds
-	Labels          []struct{ Key, Value string }
+	State     string  `json:"state"`
+	Message   string  `json:"message"`
+	Reason    string  `json:"reason"`
+	Timestamp float64 `json:"timestamp"` // seconds
+	Labels    struct {
+		Labels []struct{ Key, Value string } `json:"labels"`
+	} `json:"labels"`
 	ContainerStatus struct {
 		NetworkInfos []struct {
 			IPAddresses []struct {

@@ -245,7 +245,7 @@ func TestCrashLoop(t *testing.T) {
 		}
 		labels := map[string]string{}
 		for _, task := range tasks {
-			for _, l := range task.Last().Labels {
+			for _, l := range task.Last().Labels.Labels {
 				labels[l.Key] = l.Value
 			}
 		}
