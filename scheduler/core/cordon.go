@@ -68,8 +68,8 @@ func (c *Core) mayEnterAny() bool {
 	return false
 }
 
-// toleratesCordon tells that the pod may go to cordoned nodes, as those of DaemonSets may.
-func toleratesCordon(pod *corev1.Pod) bool {
+// ToleratesCordon tells that the pod may go to cordoned nodes, as those of DaemonSets may.
+func ToleratesCordon(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		exists := t.Operator == corev1.TolerationOpExists
 		return (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) &&

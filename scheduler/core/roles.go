@@ -85,7 +85,7 @@ type waiting struct {
 }
 
 func (c *Core) await(pod *corev1.Pod, why string) {
-	w := waiting{why: why, toCordoned: toleratesCordon(pod)}
+	w := waiting{why: why, toCordoned: ToleratesCordon(pod)}
 	if need, err := c.need(pod); err == nil {
 		w.roles = need.Roles
 	}

@@ -187,6 +187,27 @@ func TestWaitWakeBind(t *testing.T) {
 	h.Deliver(core.ReserveDone{Request: 1 << 40})
 }
 
+// A pod that may not go to a cordoned node is told so, and woken by the end of the cordon, though what is on offer stays the same.
+func TestCordoned(t *testing.T) {
+	node := newNode("a1")
+	node.Spec.Unschedulable = true
+	h := newHarness(t, node)
+	h.Deliver(core.PoolChanged{Views: map[string]*offers.View{"a1": view("a1", 2000)}})
+	h.run(t)
+	h.create(t, newPod("p", "mesos", "1"))
+	if w := await[core.Waiting](t, h); w.Pod.Name != "p" || !strings.HasPrefix(w.Why, "0/1 nodes are available: 1 agent's node is cordoned") {
+		t.Fatalf("got %s: %q", w.Pod.Name, w.Why)
+	}
+	node = node.DeepCopy()
+	node.Spec.Unschedulable = false
+	if _, err := h.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if reserve := await[core.Reserve](t, h); reserve.Node != "a1" || reserve.Pod.Name != "p" {
+		t.Fatalf("got %+v", reserve)
+	}
+}
+
 // A refused reservation wakes the pod again, though the pool does not change; it is no pod that waits for offers.
 func TestReserveRefused(t *testing.T) {
 	h := newHarness(t, newNode("a1"))

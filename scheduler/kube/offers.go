@@ -62,12 +62,18 @@ func (p offersPlugin) PreFilter(_ context.Context, state fwk.CycleState, pod *co
 	return nil, nil
 }
 
+// cordoned is why a pod does not go to a node that people have marked unschedulable.
+const cordoned = "agent's node is cordoned"
+
 // Filter tells whether the pod fits what is on offer on the node. A refusal is one that preemption could mend only if
 // pods fill the node.
-func (p offersPlugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (p offersPlugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {
 		return fwk.AsStatus(err)
+	}
+	if info.Node().Spec.Unschedulable && !core.ToleratesCordon(pod) { // whose offers went back for that
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, cordoned)
 	}
 	node := info.Node().Name
 	why := procure.Fits(c.on(node, p.view(node)), c.need)
@@ -136,12 +142,23 @@ func (p offersPlugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFra
 	return []fwk.SignFragment{{Key: OffersName, Value: n}, ports}, nil
 }
 
-// EventsToRegister names what may make room: our own event, and pods that leave.
+// EventsToRegister names what may make room: our own event, pods that leave, and the end of a cordon.
 func (p offersPlugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: poolEvent, QueueingHintFn: p.hint},
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeTaint}, QueueingHintFn: hintUncordoned},
 	}, nil
+}
+
+// hintUncordoned wakes a pod when a node is cordoned no more. Cordons are among the taints for kube-scheduler.
+func hintUncordoned(_ klog.Logger, _ *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
+	was, isNode := before.(*corev1.Node)
+	node, stillNode := after.(*corev1.Node)
+	if isNode && stillNode && was.Spec.Unschedulable && !node.Spec.Unschedulable {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
 }
 
 // hint wakes a pod if it fits one of the views that changed, or was refused a reservation.

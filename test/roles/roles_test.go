@@ -124,7 +124,7 @@ func TestCordon(t *testing.T) {
 	tolerant.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	running(t, tolerant)
 	suite.Create(t, podOf("kept-out", 2, "100m", "64Mi"))
-	waitUnscheduled(t, "kept-out", func(why string) bool { return strings.Contains(why, "unschedulable") })
+	waitUnscheduled(t, "kept-out", func(why string) bool { return strings.Contains(why, "agent's node is cordoned") })
 	cluster.Eventually(t, "offers of the cordoned node to go back", func(ctx context.Context) error {
 		_, text, err := cluster.Look(ctx, "/metrics")
 		if err != nil {
