@@ -115,6 +115,7 @@ func must(t *testing.T, err error) {
 func TestLeaderChanges(t *testing.T) {
 	suite.Create(t, cluster.NewPod("steady", cluster.Steady))
 	steady := suite.WaitPhase(t, "steady", corev1.PodRunning)
+	suite.WaitTask(t, steady, "TASK_RUNNING") // a master that leads no more learns nothing more
 	id := framework(t)
 	leadsTruly(t, first, id, time.Now())
 
