@@ -61,12 +61,13 @@ func TestLogRotation(t *testing.T) {
 	if err := get(t.Context(), agentURLs[pod.Spec.NodeName]+"/files/browse", url.Values{"path": {logFolder(t, pod)}}, &files); err != nil {
 		t.Fatal(err)
 	}
-	// The kubelet keeps 5 files, looks every 10 s, and rotates what has more than 10 MiB then.
+	// The kubelet keeps 5 files, looks every 10 s, and rotates what has more than 10 MiB then: with what comes in between a file is far
+	// from 20 MiB on a machine that has time, and never all of it.
 	if len(files) < 2 || len(files) > 5 {
 		t.Errorf("Mesos lists %d files, want the log and what was rotated: %v", len(files), files)
 	}
 	for _, f := range files {
-		if f.Size > 20<<20 {
+		if f.Size > pieces*size {
 			t.Errorf("%s has %d bytes", f.Path, f.Size)
 		}
 	}
