@@ -40,10 +40,10 @@ func TestOf(t *testing.T) {
 		scalar("disk", 5000, func(r *mesos.Resource) { r.Disk = &mesos.Resource_DiskInfo{} }),
 		scalar("disk", 5000, func(r *mesos.Resource) { r.ProviderID = &mesos.ResourceProviderID{Value: "p"} }),
 		scalar("disk", 5000, func(r *mesos.Resource) { r.Shared = &mesos.Resource_SharedInfo{} }),
-		scalar("gpus", 1),
+		scalar("gpus", 1), scalar("gpus", 4, func(r *mesos.Resource) { r.Role = &prod }), scalar("fpgas", 1),
 		{Name: "ports", Type: mesos.RANGES.Enum(), Ranges: &mesos.Value_Ranges{}},
 	}, []string{"*", "ours/deep"})
-	if want := (messages.Resources{CPUs: 0.3, MemMB: 1031.5, DiskMB: 100}); got != want {
+	if want := (messages.Resources{CPUs: 0.3, MemMB: 1031.5, DiskMB: 100, GPUs: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
