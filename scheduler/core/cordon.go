@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// onNodeCordoned notes whether people keep pods off a node. Once they do not, what was declined for that is asked for again.
+// onNodeCordoned notes whether people keep pods off a node. Once they do not, what its agent has is asked for, though no pod waits:
+// the next pods would all go where offers are held, whatever spread they ask for.
 func (c *Core) onNodeCordoned(ev NodeCordoned) {
 	if c.cordoned[ev.Node] == ev.On {
 		return
@@ -18,6 +19,9 @@ func (c *Core) onNodeCordoned(ev NodeCordoned) {
 	delete(c.cordoned, ev.Node)
 	for _, s := range c.revive.roles {
 		s.long, s.cordoned = s.long || s.cordoned, false
+	}
+	if id, known := c.nodes[ev.Node]; known && !c.agents[id].gone {
+		c.revive.back = ev.Node
 	}
 }
 

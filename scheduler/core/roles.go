@@ -17,6 +17,7 @@ type revive struct {
 	roles map[string]*roleState
 	last  time.Time
 	at    time.Time            // when a postponed REVIVE is due; zero for none
+	back  string               // a node whose cordon has ended since the last one; empty for none
 	shown map[string]time.Time // agents that made no offer, and when suppressions were ended for their sake
 }
 
@@ -127,7 +128,7 @@ func (c *Core) wanted() (roles offers.Roles) {
 }
 
 // considerRevive clears the filters of the roles in which pods wait, if something was given back or suppressed there since
-// the last time.
+// the last time, and of all roles when a cordon has ended.
 func (c *Core) considerRevive() {
 	r := &c.revive
 	r.at = time.Time{}
@@ -138,7 +139,7 @@ func (c *Core) considerRevive() {
 	gap, why := reviveGap, "pods wait, and offers were declined for long"
 	for _, role := range c.procure.Roles.All() {
 		s := r.of(role)
-		if !s.long && !s.used && !s.suppressed && !(s.cordoned && c.mayEnterAny()) || !c.wanting(role) {
+		if !s.long && !s.used && !s.suppressed && !(s.cordoned && c.mayEnterAny()) || r.back == "" && !c.wanting(role) {
 			continue
 		}
 		roles = append(roles, role)
@@ -148,13 +149,17 @@ func (c *Core) considerRevive() {
 		}
 	}
 	if len(roles) == 0 {
+		r.back = ""
 		return
+	}
+	if r.back != "" {
+		why = "node " + r.back + " is cordoned no more"
 	}
 	if at := r.last.Add(gap); !r.last.IsZero() && c.now.Before(at) {
 		r.at = at
 		return
 	}
-	r.last = c.now
+	r.last, r.back = c.now, ""
 	c.reviveRoles(roles, why)
 }
 

@@ -16,7 +16,7 @@ import (
 // rolesPath tells of quotas what the operator API's GET_QUOTA does not: how much of them is used (Mesos 1.9 and later).
 const rolesPath = "/master/roles"
 
-// Limits asks the leading master which limits quotas set on cpus, memory and disk of roles, by role and resource. They
+// Limits asks the leading master which limits quotas set on cpus, memory, disk and gpus of roles, by role and resource. They
 // are those that this framework's principal may see.
 func (c *Conn) Limits(ctx context.Context) ([]procure.RoleLimit, error) {
 	sub, _ := c.current()
@@ -59,7 +59,7 @@ type rolesAnswer struct {
 
 func (a rolesAnswer) limits() (all []procure.RoleLimit) {
 	for _, role := range a.Roles {
-		for _, resource := range []string{"cpus", "disk", "mem"} {
+		for _, resource := range []string{"cpus", "disk", "gpus", "mem"} {
 			limit, limited := role.Quota.Limit[resource].(float64)
 			if !limited {
 				continue

@@ -20,7 +20,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []procure.RoleLimit{
-		{Role: "batch", Resource: "disk", Limit: 100},
+		{Role: "batch", Resource: "disk", Limit: 100}, {Role: "batch", Resource: "gpus", Limit: 1},
 		{Role: "prod", Resource: "cpus", Limit: 4, Used: 1.5}, {Role: "prod", Resource: "mem", Limit: 1024},
 	}
 	if diff := cmp.Diff(want, answer.limits()); diff != "" {
