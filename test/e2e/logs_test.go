@@ -41,8 +41,8 @@ func TestPreviousLog(t *testing.T) {
 // as if nothing had been.
 func TestLogRotation(t *testing.T) {
 	t.Parallel()
-	const pieces, size = 8, 3 << 20
-	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do head -c %d /dev/zero | tr '\\0' x | fold -w 1000; i=$((i+1)); sleep 2; done; echo; echo end", pieces, size)
+	const pieces, size = 24, 1 << 20
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do head -c %d /dev/zero | tr '\\0' x | fold -w 1000; i=$((i+1)); sleep 1; done; echo; echo end", pieces, size)
 	create(t, newPod("talker", script))
 	waitPhase(t, "talker", corev1.PodRunning)
 	// It ends when the container does.
@@ -50,7 +50,9 @@ func TestLogRotation(t *testing.T) {
 	if !strings.HasSuffix(followed, "\nend\n") {
 		t.Errorf("kubectl logs -f ends with %q", followed[max(0, len(followed)-100):])
 	}
-	if got := strings.Count(followed, "x"); got != pieces*size {
+	// Between the renaming of a file and the runtime's turn to the next one a line or two may go into the old one, where the kubelet's
+	// follower looks no more.
+	if got := strings.Count(followed, "x"); got > pieces*size || got < pieces*size-(16<<10) {
 		t.Errorf("kubectl logs -f shows %d of %d bytes", got, pieces*size)
 	}
 	pod := waitPhase(t, "talker", corev1.PodSucceeded)
@@ -61,13 +63,13 @@ func TestLogRotation(t *testing.T) {
 	if err := get(t.Context(), agentURLs[pod.Spec.NodeName]+"/files/browse", url.Values{"path": {logFolder(t, pod)}}, &files); err != nil {
 		t.Fatal(err)
 	}
-	// The kubelet keeps 5 files, looks every 10 s, and rotates what has more than 10 MiB then: with what comes in between a file is far
-	// from 20 MiB on a machine that has time, and never all of it.
+	// The kubelet keeps 5 files, looks every 10 s, and rotates what has more than 10 MiB then, to which come at most the twelve pieces
+	// between two looks, each line with a time before it.
 	if len(files) < 2 || len(files) > 5 {
 		t.Errorf("Mesos lists %d files, want the log and what was rotated: %v", len(files), files)
 	}
 	for _, f := range files {
-		if f.Size > pieces*size {
+		if f.Size > (10<<20+12*size)*105/100 {
 			t.Errorf("%s has %d bytes", f.Path, f.Size)
 		}
 	}
